@@ -21,11 +21,11 @@ use crate::endpoints::writes::Writes;
 use crate::settings::PushdownOptions;
 use crate::statistics::{SharedStatistics, StatisticsCache};
 
-/// The interval at which a running query's usage is compared with its caps.
+/// Interval at which the usage of a running query is compared with its caps.
 const CAPS_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The state of a query from planning to its last row. An extension of the session's configuration,
-/// so that every operator and table finds it.
+/// The state of a query from planning to its last row. It is an extension of the session's
+/// configuration, so that every operator and table can get it.
 pub struct QueryContext {
     /// The counters of the query's work.
     pub meter: Arc<Meter>,
@@ -35,23 +35,24 @@ pub struct QueryContext {
     pub(crate) options: PushdownOptions,
     pub(crate) statistics: Arc<StatisticsCache>,
     pub(crate) prices: Arc<PriceBook>,
-    /// The most that the query may use, which its meter holds it to.
+    /// The caps on the query's usage. The meter enforces them, too, for each request.
     caps: Caps,
     started: Instant,
     listings: Mutex<HashMap<String, Arc<OnceCell<Arc<Listing>>>>>,
-    /// Keyed by the address of the table's definition, which the tables keep alive.
+    /// By the address in memory of the table's definition, which the tables keep alive.
     summaries: Mutex<HashMap<usize, TableSummary>>,
-    /// Failed writes, which DataFusion reports as text only.
+    /// The errors of failed writes, which DataFusion reports as text only.
     pub(crate) writes: Writes,
-    /// The counters of what the query spills, and where to say that it has ended; `None` if it must
-    /// not spill.
+    /// The spill counters, and the handle that marks the end of the query; `None` if it must not
+    /// spill.
     spill: Option<(SpillMeter, QueryEnd)>,
-    /// The records that this query leaves out, and the session's log of them.
+    /// The malformed records that this query skips, and the session's log of them.
     rejects: Arc<Rejects>,
     reject_log: RejectLog,
 }
 
-/// The records that the last statement of a session left out, among those that may leave out any.
+/// The malformed records that a session's last statement skipped; only statements on tables that
+/// may skip some count.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RejectLog(Arc<Mutex<Arc<Rejects>>>);
 
@@ -102,22 +103,22 @@ impl QueryContext {
         }
     }
 
-    /// Where scans of this query note the records that they leave out.
+    /// Returns the list to which scans of this query add the records that they skip.
     pub(crate) fn rejects(&self) -> &Arc<Rejects> {
         &self.rejects
     }
 
-    /// Makes this query the one whose left-out records the session knows.
+    /// Makes the skipped records of this query those that the session reports.
     pub(crate) fn logs_rejects(&self) {
         *lock(&self.reject_log.0) = Arc::clone(&self.rejects);
     }
 
-    /// The records that the last query left out, of those that may leave out any.
+    /// Returns the skipped records of the last query on a table that may skip some.
     pub(crate) fn last_rejects(&self) -> Vec<Reject> {
         lock(&self.reject_log.0).records()
     }
 
-    /// Returns the objects of `table`, which `list` lists once for all of the query's scans.
+    /// Returns the listing of `table`. It is made by `list` once for all scans of the query.
     pub(crate) async fn listing<F>(&self, table: &str, list: F) -> Result<Arc<Listing>>
     where
         F: Future<Output = Result<Listing>>,
@@ -126,7 +127,7 @@ impl QueryContext {
         cell.get_or_try_init(|| async { list.await.map(Arc::new) }).await.cloned()
     }
 
-    /// Keeps the objects of `table`, which were listed already.
+    /// Sets the listing of `table`, which was made already.
     pub(crate) fn set_listing(&self, table: &str, listing: Listing) {
         let cell = Arc::new(OnceCell::new_with(Some(Arc::new(listing))));
         lock(&self.listings).insert(table.to_owned(), cell);
@@ -140,7 +141,7 @@ impl QueryContext {
         lock(&self.summaries).insert(Arc::as_ptr(table).addr(), summary);
     }
 
-    /// Reports that requests to storage failed for `table` and plain reads replace them.
+    /// Records that requests to storage failed for `table` and that plain reads replace them.
     pub(crate) fn fall_back(&self, table: &str, error: &Error) {
         warn!(%error, "falling back to plain reads");
         self.meter.fell_back();
@@ -208,7 +209,8 @@ impl QueryContext {
         self.prices.bill(usage)
     }
 
-    /// Marks the end of the query: its result was dropped, its operators may still hold files.
+    /// Marks the end of the query: its result was dropped, but its operators may still hold spill
+    /// files.
     pub(crate) fn ended(&self) {
         if let Some((_, end)) = &self.spill {
             end.ended();
@@ -273,7 +275,7 @@ pub struct Report {
     pub bill: Bill,
 }
 
-/// The counters of a query for its bill.
+/// Converts the spill counters of a query for its bill.
 fn counted(usage: &SpillUsage) -> Spill {
     Spill {
         disk_bytes: usage.disk_bytes_written,

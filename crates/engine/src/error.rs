@@ -1,4 +1,4 @@
-//! Conversion of errors from and to DataFusion and object_store, which keeps their kind.
+//! Conversion of errors from and to DataFusion and object_store, which preserves their kind.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -8,12 +8,12 @@ use pushdowndb_contract::{Error, ErrorKind};
 
 use crate::messages::plain;
 
-/// Wraps one of our errors for DataFusion.
+/// Wraps an [`Error`] for DataFusion.
 pub(crate) fn to_datafusion(error: Error) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }
 
-/// Converts DataFusion's error. One of ours is found again however deeply it is wrapped.
+/// Converts an error of DataFusion. An [`Error`] inside it is found however deeply it is wrapped.
 pub(crate) fn from_datafusion(error: DataFusionError) -> Error {
     let mut cause: Option<&(dyn StdError + 'static)> = Some(&error);
     while let Some(link) = cause {
@@ -43,7 +43,7 @@ pub(crate) fn from_datafusion(error: DataFusionError) -> Error {
     let kind = if message.contains("No function matches the given name") { ErrorKind::Invalid } else { kind };
     let message = plain(&message);
     let message = message.as_str();
-    // COPY has its stores' failures as text only.
+    // COPY reports the failures of its stores as text only.
     if let Some((_, said)) = message.split_once("Error performing ") {
         let said = said.split("\nThis issue was likely caused by").next().unwrap_or(said);
         let kind = kind_from_text(said);
@@ -65,14 +65,14 @@ pub(crate) fn from_datafusion(error: DataFusionError) -> Error {
 /// Precedes the number of an error's kind in [`carried`].
 const KIND_MARK: &str = "\u{1}kind ";
 
-/// An error as one that keeps its kind when another process gets it as text.
+/// Converts an error so that it keeps its kind when another process receives it as text.
 pub(crate) fn carried(error: DataFusionError) -> DataFusionError {
     let error = from_datafusion(error);
     let number = ErrorKind::ALL.iter().position(|kind| *kind == error.kind()).unwrap_or_default();
     DataFusionError::External(Box::new(Carried(format!("{KIND_MARK}{number}\u{1}{error}"))))
 }
 
-/// The error in the text of a [`carried`] one.
+/// Finds a [`carried`] error in a text.
 fn from_carried(text: &str) -> Option<Error> {
     let (_, carried) = text.split_once(KIND_MARK)?;
     let (number, message) = carried.split_once('\u{1}')?;
@@ -114,7 +114,7 @@ pub(crate) fn from_object_store_ref(error: &object_store::Error) -> Error {
     Error::new(kind, readable(kind, &text))
 }
 
-/// Finds one of our errors among the causes of another, such as a refusal below a store.
+/// Finds an [`Error`] among the causes of another error, such as a refusal below a store.
 pub(crate) fn find_ours(error: &(dyn StdError + 'static)) -> Option<Error> {
     let mut cause = Some(error);
     while let Some(link) = cause {
@@ -160,7 +160,7 @@ fn kind_from_text(text: &str) -> ErrorKind {
     CODES.iter().find(|(code, _)| said.contains(code)).map_or(ErrorKind::Unavailable, |(_, kind)| *kind)
 }
 
-/// Adds advice to the kinds of failure that a user can fix.
+/// Shortens an error's text and adds advice on failures that a user can fix.
 fn readable(kind: ErrorKind, text: &str) -> String {
     // The XML body repeats the message at length.
     let short = text.split("<?xml").next().unwrap_or(text).trim_end_matches([' ', ':', '\n']);

@@ -1,4 +1,4 @@
-//! DataFusion's messages in one line, in the words of SQL.
+//! Rewrites DataFusion's error messages to one clause in the terms of SQL.
 
 /// The names of types in DataFusion's messages, and in SQL.
 const TYPES: [(&str, &str); 16] = [
@@ -20,7 +20,7 @@ const TYPES: [(&str, &str); 16] = [
     ("Decimal128", "DECIMAL"),
 ];
 
-/// Prefixes that name a layer instead of the mistake.
+/// Prefixes of messages that name a layer of the software instead of the mistake.
 const LAYERS: [&str; 12] = [
     "Error during planning: ",
     "Execution error: ",
@@ -36,7 +36,8 @@ const LAYERS: [&str; 12] = [
     "Internal error: ",
 ];
 
-/// The last clause of `message`, without layers and trees of the parser.
+/// Returns the last cause in `message`, without prefixes of [`LAYERS`] and trees of the parser.
+/// Some common messages are reworded.
 pub(crate) fn plain(message: &str) -> String {
     if let Some(call) = between(message, "No function matches the given name and argument types '", "'") {
         return wrong_types(call);
@@ -87,7 +88,8 @@ pub(crate) fn plain(message: &str) -> String {
         return format!("No field named \"{name}\"; a text is in single quotes, '{name}'.\n{rest}");
     }
     if let Some((before, after)) = text.split_once("\nColumn names are case sensitive.") {
-        // Here they are not, and the setting that it names has other effects, too.
+        // They are not in this engine, and the setting that the message names has other effects,
+        // too.
         return format!("{before}{}", after.split_once('\n').map_or(String::new(), |(_, rest)| format!("\n{rest}")));
     }
     if text.contains("Use STORED AS to define file format") {
@@ -105,7 +107,7 @@ pub(crate) fn plain(message: &str) -> String {
     }
 }
 
-/// Whether types in a message are of values, and not part of a name of the user's.
+/// Returns whether the types in a message are those of values, not parts of a user's names.
 fn is_about_values(text: &str) -> bool {
     ["Cannot cast ", "Can't cast ", "Could not cast ", "Cannot coerce ", "Cannot infer common argument type"]
         .iter()
@@ -116,7 +118,7 @@ fn between<'a>(text: &'a str, start: &str, end: &str) -> Option<&'a str> {
     text.split_once(start)?.1.split_once(end).map(|(inner, _)| inner)
 }
 
-/// `sum does not take VARCHAR`, for the call `sum(Utf8)`.
+/// Returns `sum does not take VARCHAR` for the call `sum(Utf8)`.
 fn wrong_types(call: &str) -> String {
     let (name, types) = call.split_once('(').unwrap_or((call, ""));
     match types.strip_suffix(')').unwrap_or(types) {
@@ -125,7 +127,7 @@ fn wrong_types(call: &str) -> String {
     }
 }
 
-/// `text` with SQL's names of types.
+/// Replaces the names of types in `text` by those of SQL.
 fn in_sql(text: &str) -> String {
     let mut words = String::with_capacity(text.len());
     let mut rest = text;
@@ -144,7 +146,7 @@ fn in_sql(text: &str) -> String {
     words
 }
 
-/// The text up to where a tree of the parser begins, such as ` { value: "a", …`.
+/// Returns the text before a tree of the parser, such as ` { value: "a", …`.
 fn without_tree(text: &str) -> &str {
     let Some(tree) = text.find("span: ").or_else(|| text.find("Span(")) else { return text };
     let before = text.get(..tree).unwrap_or(text);
@@ -152,7 +154,7 @@ fn without_tree(text: &str) -> &str {
     before.rsplit_once(": ").map_or(before, |(said, _)| said).trim_end_matches([':', ' '])
 }
 
-/// The name of a node of the parser's tree in SQL: `MatchRecognize { table: …` is `MATCH
+/// Returns the name of a node of the parser's tree in SQL: `MatchRecognize { table: …` is `MATCH
 /// RECOGNIZE`.
 fn spelled(node: &str) -> String {
     let name: String = node.chars().take_while(|c| c.is_alphanumeric()).collect();
@@ -166,7 +168,7 @@ fn spelled(node: &str) -> String {
     words.to_uppercase()
 }
 
-/// The words in capitals that a statement begins with.
+/// Returns the words in capitals that a statement begins with.
 fn first_words(statement: &str) -> String {
     let words = statement.split_whitespace().take_while(|word| word.chars().all(|c| c.is_ascii_uppercase()));
     let words: Vec<&str> = words.take(3).collect();

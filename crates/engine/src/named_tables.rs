@@ -1,5 +1,5 @@
 //! Tables that a statement names and no catalog has: those of the catalog file, objects by their
-//! address, calls of reading functions, and the records that were left out.
+//! address, calls of reading functions, and the table of skipped records.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,17 +23,17 @@ use crate::error::{from_datafusion, to_datafusion};
 use crate::provider::ObjectTable;
 use crate::{standard_input, whole_objects};
 
-/// The table of records that the last statement left out by `ignore_errors`.
+/// The table of the records that the last statement skipped because of `ignore_errors`.
 const REJECT_ERRORS: &str = "reject_errors";
 
-/// The tables of one statement.
+/// The tables that one statement can name.
 #[derive(Debug)]
 pub(crate) struct NamedTables {
     query: Arc<QueryContext>,
     declared: Arc<DeclaredTables>,
     /// Tables that only the statement can name, by name in lower case.
     given: HashMap<String, Arc<dyn TableProvider>>,
-    /// Those that were resolved already: a statement may be planned several times.
+    /// Tables that were resolved already: a statement may be planned several times.
     resolved: Arc<Mutex<HashMap<String, Arc<dyn TableProvider>>>>,
 }
 
@@ -43,7 +43,7 @@ impl NamedTables {
         Self { query, declared, given: HashMap::new(), resolved: Arc::default() }
     }
 
-    /// The same tables, and those that are `given` by name in lower case.
+    /// Returns the same tables, with those that are `given` by name in lower case.
     pub(crate) fn with(&self, given: HashMap<String, Arc<dyn TableProvider>>) -> Self {
         let (query, declared) = (Arc::clone(&self.query), Arc::clone(&self.declared));
         Self { query, declared, given, resolved: Arc::clone(&self.resolved) }
@@ -67,7 +67,7 @@ impl NamedTables {
         Ok(Some(Arc::new(ObjectTable::resolve(&self.query, name.to_owned(), location, options, declared).await?)))
     }
 
-    /// The table that a reading function returns.
+    /// Returns the table that a call of a reading function stands for.
     async fn called(&self, name: &str, call: &Call) -> Result<Arc<dyn TableProvider>> {
         let location = self.location(&call.locations).await?;
         if let Some(whole) = call.whole() {
@@ -80,7 +80,7 @@ impl NamedTables {
         Ok(Arc::new(table.await?))
     }
 
-    /// The location of a table; `-` and `/dev/stdin` are the standard input.
+    /// Parses the locations of a table. `-` and `/dev/stdin` stand for standard input.
     async fn location(&self, texts: &[String]) -> Result<TableLocation> {
         let mut locations = Vec::with_capacity(texts.len());
         for text in texts {
@@ -90,7 +90,7 @@ impl NamedTables {
         TableLocation::parse_list(&locations, self.query.backends.access())
     }
 
-    /// The table of the names of objects.
+    /// Returns a table of the addresses of the objects at a location.
     async fn names(&self, location: &TableLocation) -> Result<Arc<dyn TableProvider>> {
         let backend = self.query.backends.backend(location.store().as_ref())?;
         let store = backend.store(&query_meters(&self.query.meter))?;
@@ -114,7 +114,7 @@ impl UrlTableFactory for NamedTables {
     }
 }
 
-/// The table of records that were left out.
+/// Returns the table of skipped records.
 fn rejected(rejects: &[Reject]) -> Result<Arc<dyn TableProvider>> {
     let texts = |text: fn(&Reject) -> &str| StringArray::from_iter_values(rejects.iter().map(text));
     table(vec![
@@ -125,7 +125,7 @@ fn rejected(rejects: &[Reject]) -> Result<Arc<dyn TableProvider>> {
     ])
 }
 
-/// A table in memory.
+/// Makes a table in memory.
 fn table(columns: Vec<(&str, ArrayRef)>) -> Result<Arc<dyn TableProvider>> {
     let field = |(name, values): &(&str, ArrayRef)| Field::new(*name, values.data_type().clone(), values.is_nullable());
     let schema = Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>()));

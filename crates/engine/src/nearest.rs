@@ -2,10 +2,11 @@
 
 use datafusion::common::utils::datafusion_strsim::levenshtein;
 
-/// The most letters in which a suggestion differs.
+/// Maximum edit distance of a suggestion.
 const MAX_DISTANCE: usize = 3;
 
-/// The one of `known` that is most like the misspelled `name`, if any is like it.
+/// Returns the name in `known` that is most similar to the misspelled `name`; `None` if no name is
+/// similar.
 pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let all = known.into_iter().map(|known| (levenshtein(known, name), known));
     // A few letters turn any short name into any other.

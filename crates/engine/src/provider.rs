@@ -1,4 +1,4 @@
-//! The table provider: declared tables, and objects addressed in a query.
+//! The table provider, for tables that are declared and for objects that a query names by address.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -39,10 +39,10 @@ const STATISTICS_FILE: &str = "statistics.json";
 /// Maximum bytes of a statistics file; a larger one was not written by ANALYZE TABLE.
 const MAX_STATISTICS_BYTES: u64 = 16 * 1024 * 1024;
 
-/// The most objects of a table whose footers are read while a query is planned.
+/// Maximum number of objects in a table whose footers are read while a query is planned.
 const MAX_FOOTERS_AT_PLANNING: usize = 8;
 
-/// The most rows of a LIMIT that come in the order of their object.
+/// Maximum LIMIT for which the rows of a single object keep their order.
 const MAX_ROWS_IN_ORDER: usize = 10_000;
 
 #[derive(Clone, Debug)]
@@ -50,13 +50,13 @@ pub(crate) struct ObjectTable {
     name: String,
     definition: Arc<TableDefinition>,
     backend: Arc<Backend>,
-    /// The same table without the column that [`Self::with_filename`] adds; its objects are listed.
+    /// The same table without the column that [`Self::with_filename`] adds; its listing is used.
     listed_as: Option<Arc<TableDefinition>>,
-    /// The part of it that is scanned, if not all.
+    /// The sample of its splits that is scanned; `None` for the whole table.
     sample: Option<SplitSample>,
 }
 
-/// Footers that the backend keeps, and inferred columns.
+/// Cached footers and inferred columns.
 struct Known<'a> {
     backend: &'a Backend,
     meters: Meters,
@@ -104,7 +104,7 @@ impl ObjectTable {
         Ok(table)
     }
 
-    /// Creates a table by CREATE EXTERNAL TABLE.
+    /// Creates the table of a CREATE EXTERNAL TABLE.
     pub(crate) async fn create(query: &QueryContext, command: &CreateExternalTable) -> Result<Self> {
         let name = command.name.table().to_owned();
         let options = TableOptions::parse(&command.file_type, &command.options)?;
@@ -130,8 +130,8 @@ impl ObjectTable {
         &self.backend
     }
 
-    /// The table with a column of this name, which holds the address of each row's object; `None` if
-    /// it has one of that name.
+    /// Returns the table with the additional column `name`, which holds the address of each row's
+    /// object; `None` if it has a column of that name already.
     pub(crate) fn with_filename(&self, name: &str) -> Option<Self> {
         let definition = Arc::new(self.definition.with_filename(name)?);
         let listed_as = Some(Arc::clone(self.listed_as.as_ref().unwrap_or(&self.definition)));
@@ -144,7 +144,7 @@ impl ObjectTable {
         })
     }
 
-    /// The table of a part of its objects.
+    /// Returns the table with only a sample of its splits.
     pub(crate) fn sampled(&self, sample: SplitSample) -> Self {
         Self { sample: Some(sample), ..self.clone() }
     }
@@ -154,7 +154,7 @@ impl ObjectTable {
         format!("{} {:?}", definition.location, Arc::as_ptr(definition))
     }
 
-    /// Its objects, listed once per query.
+    /// Returns the table's objects, which are listed once per query.
     pub(crate) async fn listing(&self, query: &QueryContext) -> Result<Arc<Listing>> {
         let store = self.backend.store(&query_meters(&query.meter))?;
         let listed = self.listed_as.as_ref().unwrap_or(&self.definition);
@@ -167,12 +167,13 @@ impl ObjectTable {
         Ok(Arc::new(Listing { objects: Arc::new(objects), private: listing.private.clone() }))
     }
 
-    /// The table's summary, if `query` already has one.
+    /// Returns the table's summary, if `query` has one already.
     pub(crate) fn summary_in(&self, query: &QueryContext) -> Option<TableSummary> {
         query.summary(&self.definition)
     }
 
-    /// The table's summary, made once; unreadable statistics never fail a query.
+    /// Returns the table's summary, which is made once per query. Unreadable statistics never fail
+    /// a query.
     async fn summary(&self, query: &QueryContext) -> Result<TableSummary> {
         if let Some(summary) = query.summary(&self.definition) {
             return Ok(summary);
@@ -210,8 +211,9 @@ impl ObjectTable {
         }
     }
 
-    /// Reads the footers of a far table of few objects, while those of other tables are read: its
-    /// scan may begin late. What fails is read again by the scan.
+    /// Reads the footers of a table with few objects behind a high latency, concurrently with those
+    /// of other tables: its scan may begin late. Errors are ignored, since the scan reads a missing
+    /// footer again.
     async fn read_footers(&self, query: &QueryContext, listing: &Listing) {
         let objects = &listing.objects;
         let is_parquet = matches!(self.definition.format, Format::Parquet);
@@ -224,7 +226,7 @@ impl ObjectTable {
         drop(futures::future::join_all(objects.iter().map(read)).await);
     }
 
-    /// The totals that ANALYZE TABLE wrote beside the data.
+    /// Returns the totals that ANALYZE TABLE wrote beside the data, if they can be read.
     async fn persisted_totals(&self, query: &QueryContext, listing: &Listing, key: &statistics::Key) -> Option<Totals> {
         let path = Path::from(format!("{}/{STATISTICS_FILE}", listing.private.path));
         let found = listing.private.objects.as_ref()?.iter().find(|object| object.location == path)?;
@@ -271,13 +273,13 @@ pub(crate) async fn look_at_tables(query: &QueryContext, plan: &LogicalPlan) -> 
     futures::future::try_join_all(all.collect::<Vec<_>>()).await.map(|_| ())
 }
 
-/// Whether scans leave out records that do not fit.
+/// Returns whether scans skip records that do not fit the columns.
 fn ignores_errors(format: &Format) -> bool {
     let Format::Csv(csv) = format else { return false };
     csv.translation.as_ref().is_some_and(|translation| translation.ignores_errors)
 }
 
-/// The table of `definition` as input of scans.
+/// Returns the table of `definition` as scans take it.
 fn scan_table(definition: &TableDefinition) -> ScanTable {
     ScanTable {
         location: definition.location.to_string(),
@@ -301,8 +303,8 @@ impl TableProvider for ObjectTable {
     }
 
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> DfResult<Vec<TableProviderFilterPushDown>> {
-        // Predicates on the path are decided by leaving objects out; the others by the physical
-        // scan.
+        // Predicates on partition columns alone are exact, since they exclude whole objects. The
+        // others are left to the physical scan.
         let partitions = &self.definition.partition_columns;
         Ok(filters
             .iter()
@@ -338,9 +340,10 @@ impl TableProvider for ObjectTable {
                 false => Arc::new(prune(objects.to_vec(), filters, &definition.partition_columns)?),
             };
             let statistics = self.summary(&query).boxed().await?.statistics;
-            // A limit reaches the scan only if every filter is decided here.
+            // A limit applies to the scan only if no filter remains to be evaluated after it.
             let settled = filters.iter().all(|filter| only_on_partitions(filter, &definition.partition_columns));
-            // The first rows of one object come in its order, which takes one reader.
+            // The first rows of a single object are returned in its order, which takes a single
+            // partition.
             let first_rows = settled && objects.len() == 1 && limit.is_some_and(|limit| limit <= MAX_ROWS_IN_ORDER);
             let plan = ScanPlan {
                 name: self.name.clone(),

@@ -11,7 +11,7 @@ use tokio::sync::OnceCell;
 
 use crate::endpoints::Backends;
 
-/// The most bytes that are kept of it.
+/// Maximum bytes that are copied from it.
 const MAX_BYTES: u64 = 64 * 1024 * 1024 * 1024;
 
 /// The copy of the process's standard input.
@@ -20,16 +20,17 @@ pub(crate) struct StandardInput(OnceCell<Spooled>);
 
 #[derive(Debug)]
 struct Spooled {
-    /// Deletes the file.
+    /// Deletes the file when it is dropped.
     _folder: TempDir,
     path: String,
 }
 
-/// The location to read in place of `location`: a copy of the standard input for `/dev/stdin`.
+/// Returns the location to read instead of `location`: a copy of the standard input for
+/// `/dev/stdin`, else `location` itself.
 ///
 /// # Errors
 ///
-/// It is a terminal, or a policy names what SQL may read.
+/// Returns an error if the standard input is a terminal, or if a policy limits what SQL may read.
 pub(crate) async fn replaced(backends: &Backends, location: &str) -> Result<String> {
     if location != "/dev/stdin" {
         return Ok(location.to_owned());
@@ -73,7 +74,7 @@ fn copy() -> Result<Spooled> {
     Ok(Spooled { _folder: folder, path })
 }
 
-/// A name that tells the format which the first bytes show.
+/// Returns a file name with the extension of the format that the first bytes show.
 fn name_of(start: &[u8]) -> &'static str {
     match start {
         [0x1F, 0x8B, ..] => "stdin.txt.gz",

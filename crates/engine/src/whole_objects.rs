@@ -1,5 +1,5 @@
-//! Tables of what objects are as a whole: `read_text`, `read_blob`, `parquet_schema`,
-//! `parquet_metadata`. They are read when the table is named, and kept in memory for the statement.
+//! Tables about whole objects: `read_text`, `read_blob`, `parquet_schema`, `parquet_metadata`. The
+//! objects are read when the table is resolved, and held in memory for the statement.
 
 use std::sync::Arc;
 
@@ -13,17 +13,18 @@ use crate::catalog::{DataObject, TableLocation, Whole, listing};
 use crate::context::QueryContext;
 use crate::endpoints::query_meters;
 
-/// The most bytes of the objects that are read as texts or bytes.
+/// Maximum total size of the objects that are read as texts or bytes.
 const MAX_BYTES: u64 = 256 * 1024 * 1024;
 
 /// Named columns of one length.
 type Columns = Vec<(&'static str, ArrayRef)>;
 
-/// The columns of the table of the objects at `location`.
+/// Returns the columns of the table of the objects at `location`.
 ///
 /// # Errors
 ///
-/// There is no object, they are too large, or not what they should be.
+/// Returns an error if there is no object, if the objects are too large, or if one is not of the
+/// expected format.
 pub(crate) async fn columns(query: &QueryContext, location: &TableLocation, whole: Whole) -> Result<Columns> {
     let backend = query.backends.backend(location.store().as_ref())?;
     let meters = query_meters(&query.meter);
@@ -85,7 +86,7 @@ fn number(values: impl Iterator<Item = Option<i64>>) -> ArrayRef {
     Arc::new(values.collect::<Int64Array>())
 }
 
-/// A row for each node of the schemas, as DuckDB's `parquet_schema`.
+/// Returns a row for each node of the schemas, as DuckDB's `parquet_schema` does.
 fn schemas(footers: &[(String, Arc<ParquetMetaData>)]) -> Columns {
     let mut nodes: Vec<(&str, &Type)> = Vec::new();
     for (address, footer) in footers {
@@ -134,20 +135,20 @@ fn schemas(footers: &[(String, Arc<ParquetMetaData>)]) -> Columns {
     ]
 }
 
-/// The converted type of older writers.
+/// Returns the converted type, which older writers use.
 fn converted(node: &Type) -> Option<String> {
     let converted = node.get_basic_info().converted_type();
     (converted != parquet::basic::ConvertedType::NONE).then(|| converted.to_string())
 }
 
-/// The name of the codec, without its level.
+/// Returns the name of the codec, without its level.
 fn codec(chunk: &ColumnChunkMetaData) -> String {
     let codec = format!("{:?}", chunk.compression());
     codec.split('(').next().unwrap_or_default().to_owned()
 }
 
-/// A row for each column chunk, with those columns of DuckDB's `parquet_metadata` that say
-/// something here.
+/// Returns a row for each column chunk, with those columns of DuckDB's `parquet_metadata` that
+/// apply here.
 fn chunks(footers: &[(String, Arc<ParquetMetaData>)]) -> Columns {
     let mut rows = Vec::new();
     for (address, footer) in footers {

@@ -8,14 +8,15 @@ use futures::{StreamExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{Error, GetOptions, GetResult, ObjectStore};
 
-/// The most bytes before a range that are read for nothing.
+/// Maximum bytes before a range that are read and discarded.
 const MAX_SKIPPED_BYTES: u64 = 256 * 1024 * 1024;
 
-/// Reads `range` of an object; all of it where the server knows no ranges.
+/// Reads `range` of an object. If the server does not support ranges, reads the whole object and
+/// also returns the range that [`bytes()`] cuts out of it.
 ///
 /// # Errors
 ///
-/// The range begins so late that too much would be read for nothing.
+/// Returns an error if the range begins so late that too many bytes would be discarded.
 pub(crate) async fn get(
     store: &dyn ObjectStore,
     path: &Path,
@@ -30,7 +31,7 @@ pub(crate) async fn get(
     }
 }
 
-/// The bytes of an answer of [`get`], as they arrive.
+/// Returns the bytes of an answer of [`get`], as they arrive.
 pub(crate) fn bytes((found, cut): (GetResult, Option<Range<u64>>)) -> BoxStream<'static, object_store::Result<Bytes>> {
     let pieces = found.into_stream();
     let Some(range) = cut else { return pieces };

@@ -17,7 +17,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Whether the range holds this address. IPv4 inside IPv6 counts as IPv4.
+    /// Returns whether the range contains `address`. IPv4-mapped IPv6 addresses count as IPv4.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.first, address.to_canonical()) {
             (IpAddr::V4(first), IpAddr::V4(address)) => {
@@ -48,7 +48,7 @@ impl FromStr for Network {
         if bits > most {
             return Err(wrong());
         }
-        // IPv4 inside IPv6 is IPv4, whose prefix is 96 bits shorter.
+        // An IPv4-mapped IPv6 address is stored as IPv4, whose prefix is 96 bits shorter.
         match (first, first.to_canonical()) {
             (IpAddr::V6(_), first @ IpAddr::V4(_)) => Ok(Self { first, bits: bits.checked_sub(96).ok_or_else(wrong)? }),
             (first, _) => Ok(Self { first, bits }),
@@ -76,9 +76,9 @@ impl From<Network> for String {
     }
 }
 
-/// The kind of an address that is not public: loopback, private, link-local (where metadata
-/// services are), shared, multicast, reserved, or an IPv6 address that stands for such an IPv4
-/// address.
+/// Returns the kind of `address` if it is not public: loopback, private, link-local (where metadata
+/// services are), shared, multicast, reserved, or an IPv6 address that embeds such an IPv4 address.
+/// Returns `None` if the address is public.
 pub(super) fn not_public(address: IpAddr) -> Option<&'static str> {
     match address.to_canonical() {
         IpAddr::V4(address) => not_public_v4(address),
@@ -111,7 +111,7 @@ fn not_public_v6(address: Ipv6Addr) -> Option<&'static str> {
     Some(match address.segments() {
         [0, 0, 0, 0, 0, 0, 0, 0] => "an address of this machine",
         [0, 0, 0, 0, 0, 0, 0, 1] => "a loopback address",
-        // IPv4 addresses behind a translator, and tunnels to them.
+        // NAT64 and 6to4 embed an IPv4 address.
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] => return of(high, low),
         [0x2002, high, low, ..] => return of(high, low),
         [0x2001, 0, ..] => "a tunnel's address",

@@ -1,7 +1,7 @@
 //! HTTP under a policy: requests go only to permitted hosts, and only to permitted addresses.
 //!
-//! A name is resolved when it is connected to, and addresses that are not public are removed from
-//! the answer then. So a name that resolves to another address the second time gains nothing.
+//! DNS rebinding (a name that resolves to another address the second time) gains nothing: a name is
+//! resolved when a connection is made, and forbidden addresses are removed from that answer.
 //! Redirects are not followed, since their target was not checked. Proxies are not used, since they
 //! would connect in the engine's place.
 
@@ -26,18 +26,18 @@ use super::place::Store;
 use super::rules::{Rules, refused};
 use crate::error::find_ours;
 
-/// The HTTP clients of a session under a policy, shared since making one reads all root
+/// The HTTP clients of a session under an access policy, cached since making one reads all root
 /// certificates.
 #[derive(Debug, Default)]
 pub(crate) struct HttpClients {
-    /// For hosts that SQL names.
+    /// For hosts that SQL names: connects only to public or listed addresses.
     public: OnceLock<HttpClient>,
-    /// For the endpoint that the program named, whatever its address.
+    /// For the endpoint in the program's own settings, which may have any address.
     endpoint: OnceLock<HttpClient>,
 }
 
 impl HttpClients {
-    /// The client for one web server that SQL named; `None` without a policy.
+    /// Returns a client for one web server that SQL named; `None` without a policy.
     pub(crate) fn web(
         &self,
         access: &Access,
@@ -52,8 +52,9 @@ impl HttpClients {
         Ok(Some(HttpClient::new(checked)))
     }
 
-    /// The client for one bucket of the session's endpoint; `None` without a policy. The endpoint
-    /// may have any address if it `is_named` in the program's own settings.
+    /// Returns a client for one bucket of the session's endpoint; `None` without a policy.
+    /// `is_named` says that the endpoint is from the program's own settings, so that it may have
+    /// any address.
     pub(crate) fn bucket(
         &self,
         access: &Access,
@@ -95,7 +96,7 @@ fn one(kept: &OnceLock<HttpClient>, make: impl FnOnce() -> Result<HttpClient>) -
 fn client(connector: &Connector, options: &ClientOptions, resolver: Option<CheckedResolver>) -> Result<HttpClient> {
     let resolver = resolver.map(|resolver| Resolver(Arc::new(resolver)));
     let connector = Connector { resolver, ..connector.clone() };
-    // No server was asked yet, so the settings are wrong.
+    // Nothing was sent yet, so an error is about the settings.
     connector.connect(options).map_err(|error| Error::invalid(error.to_string()))
 }
 
@@ -104,7 +105,7 @@ fn client(connector: &Connector, options: &ClientOptions, resolver: Option<Check
 pub(crate) struct CheckedHttp {
     client: HttpClient,
     rules: Arc<Rules>,
-    /// The hosts, each with scheme and port.
+    /// The permitted hosts, each with scheme and port.
     stores: Vec<Store>,
     /// Whether the hosts must have addresses that are public or listed.
     is_public: bool,
@@ -119,7 +120,7 @@ impl CheckedHttp {
             let message = format!("{}: a request for another host than was allowed", refused(&store.to_string()));
             return Err(Error::new(ErrorKind::Denied, message));
         }
-        // An address in the place of a name is not resolved.
+        // A host that is written as an address is never resolved, so it is checked here.
         let written = match url.host() {
             Some(Host::Ipv4(address)) => Some(IpAddr::V4(address)),
             Some(Host::Ipv6(address)) => Some(IpAddr::V6(address)),
@@ -135,7 +136,7 @@ impl CheckedHttp {
 #[async_trait]
 impl HttpService for CheckedHttp {
     async fn call(&self, request: HttpRequest) -> std::result::Result<HttpResponse, HttpError> {
-        // An unknown kind is not retried.
+        // `object_store` does not retry errors of kind `Unknown`.
         let refusal = |error| HttpError::new(HttpErrorKind::Unknown, error);
         self.check(&request.uri().to_string()).map_err(refusal)?;
         let answered = self.client.execute(request).await;
@@ -146,13 +147,13 @@ impl HttpService for CheckedHttp {
     }
 }
 
-/// Resolves names, without the addresses that they may not have.
+/// A DNS resolver that removes the addresses that the policy forbids from each answer.
 struct CheckedResolver {
     rules: Arc<Rules>,
     lookup: Arc<dyn Lookup>,
 }
 
-/// Resolves names.
+/// Name resolution, which tests replace.
 trait Lookup: Send + Sync {
     fn lookup(&self, name: String) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>>;
 }
@@ -177,7 +178,8 @@ impl Resolve for CheckedResolver {
     }
 }
 
-/// The permitted addresses of a host; an error if there are none.
+/// Returns the addresses in `found` that the policy permits for `host`. Fails if it refuses all of
+/// them.
 fn allowed(rules: &Rules, host: &str, found: Vec<SocketAddr>) -> Result<Vec<SocketAddr>> {
     let mut refusal = None;
     let mut allowed = Vec::with_capacity(found.len());

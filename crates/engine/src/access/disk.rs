@@ -1,6 +1,6 @@
 //! The local disk under a policy: a path is checked before it is opened, and the opened file again.
 //!
-//! If the system tells the path of an open file (Linux), swapping folders for links while SQL runs
+//! On Linux, where the path of an open file can be read, swapping folders for links while SQL runs
 //! gains nothing: files are checked once they are open, and writes go through a folder that is held
 //! open.
 
@@ -13,7 +13,7 @@ use pushdowndb_contract::{Error, ErrorKind, Result};
 use super::place::{Store, disk_path};
 use super::rules::{Mode, Rules};
 
-/// The disk's error about a path, as one of ours.
+/// Converts an I/O error about `path`.
 pub(super) fn failed(path: &FilePath, error: io::Error) -> Error {
     let (kind, message) = match error.kind() {
         Io::NotFound => (ErrorKind::NotFound, "no such file"),
@@ -24,11 +24,11 @@ pub(super) fn failed(path: &FilePath, error: io::Error) -> Error {
     Error::new(kind, format!("{}: {message}", path.display())).with_source(error)
 }
 
-/// A folder to write to, held open so that it stays the checked one.
+/// The folder of a file to write, held open so that it stays the one that was checked.
 #[derive(Debug)]
 pub(super) struct Pinned {
     _folder: File,
-    /// The file in it, by a path through the open folder if the system has such paths.
+    /// The path of the file; on Linux it leads through the descriptor of the open folder.
     pub(super) file: PathBuf,
 }
 
@@ -37,25 +37,26 @@ impl Rules {
         self.check(mode, &Store::Disk, &disk_path(path)?)
     }
 
-    /// Resolves the links of a path; refuses it if the policy does not permit this use of its
-    /// target.
+    /// Resolves the symbolic links of `path`. Fails if the policy does not permit `mode` for the
+    /// path or for what it leads to.
     pub(super) fn real(&self, mode: Mode, path: &FilePath) -> Result<PathBuf> {
         self.check_disk(mode, path)?;
         let real = fs::canonicalize(path).map_err(|error| failed(path, error))?;
-        // The path as SQL wrote it: the target of a link is not shown to those who may not read
-        // there.
+        // The error shows the path as SQL wrote it: a session that may not read the target of a
+        // link must not see its path.
         self.check_disk(mode, &real).map_err(|_| leads_out(path))?;
         Ok(real)
     }
 
-    /// Resolves the links of a path that need not exist.
+    /// Resolves the symbolic links of `path` like [`Self::real`], but the path need not exist.
     pub(super) fn place(&self, mode: Mode, path: &FilePath) -> Result<PathBuf> {
         self.check_disk(mode, path)?;
         for above in path.ancestors() {
             match fs::canonicalize(above) {
                 Ok(real) => {
                     let real = real.join(path.strip_prefix(above).unwrap_or(path));
-                    // Joined to nothing a path gets a slash at its end.
+                    // `join` with an empty path leaves a slash at the end, which `components`
+                    // drops.
                     let real: PathBuf = real.components().collect();
                     return self.check_disk(mode, &real).map_err(|_| leads_out(path)).map(|()| real);
                 }
@@ -69,7 +70,7 @@ impl Rules {
     /// Opens a regular file to read.
     pub(super) fn open(&self, path: &FilePath) -> Result<File> {
         let real = self.real(Mode::Read, path)?;
-        // Before it is opened, too: opening a FIFO waits for its other end.
+        // Checked before the file is opened, too: opening a FIFO waits for its other end.
         is_regular(path, &fs::symlink_metadata(&real).map_err(|error| failed(path, error))?)?;
         let file = File::open(&real).map_err(|error| failed(path, error))?;
         self.check_opened(Mode::Read, path, &file)?;
@@ -83,7 +84,8 @@ impl Rules {
         self.check_disk(mode, &opened).map_err(|_| leads_out(path))
     }
 
-    /// Opens the folder of a file to write or delete; if `is_made`, with the folders that it lacks.
+    /// Opens the folder of the file `path`, which is to be written or deleted. If `is_made`,
+    /// missing folders are created.
     pub(super) fn pin(&self, path: &FilePath, is_made: bool) -> Result<Pinned> {
         let real = self.place_of_link(path)?;
         let (Some(folder), Some(name)) = (real.parent(), real.file_name()) else {
@@ -103,8 +105,8 @@ impl Rules {
         Ok(Pinned { _folder: opened, file })
     }
 
-    /// Resolves the path of a file to write or delete. A link of that name is replaced or removed,
-    /// not followed.
+    /// Resolves the folder of a file that is to be written or deleted. If `path` itself is a link,
+    /// the link is replaced or deleted, not followed.
     fn place_of_link(&self, path: &FilePath) -> Result<PathBuf> {
         self.check_disk(Mode::Write, path)?;
         let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
@@ -129,7 +131,7 @@ fn is_regular(path: &FilePath, metadata: &fs::Metadata) -> Result<()> {
     if metadata.is_file() {
         return Ok(());
     }
-    // As in object stores, where a folder is no object.
+    // A folder is reported as not found, since in object stores a folder is no object.
     let kind = if metadata.is_dir() { ErrorKind::NotFound } else { ErrorKind::Unsupported };
     Err(Error::new(kind, format!("{}: this is no regular file", path.display())))
 }
@@ -139,7 +141,7 @@ fn leads_out(path: &FilePath) -> Error {
     Error::new(ErrorKind::Denied, format!("{what}: it leads out of the locations that are listed"))
 }
 
-/// The path of an open file; `None` if the system does not tell.
+/// Returns the path of an open file; `None` if the system cannot report it.
 #[cfg(target_os = "linux")]
 fn path_of(file: &File) -> io::Result<Option<PathBuf>> {
     fs::read_link(through(file)).map(Some)
@@ -150,7 +152,7 @@ fn path_of(_: &File) -> io::Result<Option<PathBuf>> {
     Ok(None)
 }
 
-/// The path by which an open file is found, wherever it was moved to.
+/// Returns the path below `/proc` that reaches an open file wherever it was moved to.
 fn through(file: &File) -> PathBuf {
     use std::os::fd::AsRawFd;
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))

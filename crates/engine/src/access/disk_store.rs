@@ -26,24 +26,24 @@ use super::disk::Pinned;
 use super::remote_store::to_object_store;
 use super::rules::{Mode, Rules};
 
-/// The most levels of folders that are listed: links within a folder may form a ring.
+/// Maximum depth of nested folders in a listing: symbolic links may form a cycle.
 const MAX_DEPTH: usize = 64;
 
-/// Files that are examined at once.
+/// Maximum number of files whose metadata is read at once.
 const MAX_CONCURRENT_FILES: usize = 16;
 
-/// The local disk.
+/// The local disk as an object store that checks each call against the policy.
 #[derive(Debug)]
 pub(super) struct CheckedDisk {
     rules: Arc<Rules>,
     store: Arc<LocalFileSystem>,
 }
 
-/// An entry of a folder.
+/// An entry of a listed folder.
 enum Found {
-    /// A file: its name and its real path.
+    /// A file: `named` is its path in the listing, `real` its path with links resolved.
     File { named: Path, real: Path },
-    /// A link that leads out, described without following it.
+    /// A link that leads out of the permitted locations, with the metadata of the link itself.
     Link(ObjectMeta),
 }
 
@@ -69,7 +69,7 @@ impl CheckedDisk {
         Ok((pinned, through))
     }
 
-    /// The files below a folder, and its folders if only direct entries are asked for.
+    /// Lists a folder: if `is_deep`, all files below it; otherwise its direct files and folders.
     async fn walk(&self, prefix: Option<&Path>, is_deep: bool) -> Result<(Vec<ObjectMeta>, Vec<Path>)> {
         let folder = prefix.cloned().unwrap_or_default();
         let walked = self.blocking(move |rules| {
@@ -123,9 +123,9 @@ fn walk(
                 Error::invalid(format!("{}: is no path of objects", path.display())).with_source(error)
             })
         };
-        // Each may be a link. One that leads out may be a folder with rows, and omitting these
-        // silently would be worse than an error; so a listing of that folder alone shows the link
-        // itself, and opening it is refused.
+        // An entry may be a link. One that leads out of the permitted locations may be a folder
+        // with rows, and omitting these silently would be worse than an error. So a deep listing
+        // fails; a listing of direct entries shows the link itself, and opening it is refused.
         let real = match rules.real(Mode::Read, &path) {
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
             Err(error) if error.kind() == ErrorKind::Denied && !is_deep => {
@@ -154,7 +154,7 @@ fn link(path: &FilePath, location: Path) -> pushdowndb_contract::Result<ObjectMe
     Ok(ObjectMeta { location, last_modified: modified.into(), size: metadata.len(), e_tag: None, version: None })
 }
 
-/// Whether the store is still writing the file: such names end with `#` and a number.
+/// Whether the store is still writing the file: such a name ends with `#` and a number.
 fn is_being_written(path: &FilePath) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let number = name.split_once('#').map(|(_, number)| number);
@@ -178,7 +178,7 @@ impl fmt::Display for CheckedDisk {
 #[async_trait]
 impl ObjectStore for CheckedDisk {
     async fn put_opts(&self, location: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
-        // Held until it is done: the path leads through the open folder.
+        // `_pinned` is held until the write is done: the path leads through the open folder.
         let (_pinned, through) = self.pin(location, true).await?;
         self.store.put_opts(&through, payload, options).await
     }
@@ -298,7 +298,7 @@ impl MultipartUpload for PinnedUpload {
 impl Drop for PinnedUpload {
     fn drop(&mut self) {
         let Some((mut upload, pinned)) = self.0.take() else { return };
-        // The written part is removed by its path, so the folder stays open until that is done.
+        // Aborting removes the partial file by its path, so the folder stays open until then.
         if let Ok(runtime) = Handle::try_current() {
             drop(runtime.spawn(async move {
                 let _ = upload.abort().await;

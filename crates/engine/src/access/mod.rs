@@ -53,10 +53,10 @@ pub(crate) use place::absolute;
 pub use policy::{AccessPolicy, AllowList};
 pub(crate) use rules::{Mode, StoreAccess};
 
-/// The largest file of settings that is read.
+/// Maximum size in bytes of a small file that SQL names.
 const MAX_TEXT_BYTES: u64 = 1024 * 1024;
 
-/// What the SQL of a session may use.
+/// The locations that the SQL of a session may use; `None` permits everything.
 #[derive(Clone, Debug)]
 pub(crate) struct Access(Option<Arc<Rules>>);
 
@@ -68,7 +68,7 @@ impl Access {
 
     pub(crate) fn new(policy: AccessPolicy) -> Self {
         let AccessPolicy::Only(AllowList { read, write, addresses }) = policy else { return Self::everything() };
-        // Both forms: as written in SQL, and as found on the disk.
+        // Each location is listed twice: as written, and with its symbolic links resolved.
         let with_real = |mut list: Vec<Location>| {
             let real: Vec<Location> = list.iter().filter_map(Location::resolved).collect();
             list.extend(real);
@@ -77,12 +77,13 @@ impl Access {
         Self(Some(Arc::new(Rules { read: with_real(read), write: with_real(write), addresses })))
     }
 
-    /// Whether there is no policy.
+    /// Whether everything is permitted, since there is no policy.
     pub(crate) fn is_everything(&self) -> bool {
         self.0.is_none()
     }
 
-    /// Access to the store of an address; refused if the policy permits nothing of it.
+    /// Returns access to the store that `url` names. Fails if the policy permits nothing in that
+    /// store.
     pub(crate) fn store(&self, url: &Url) -> Result<StoreAccess> {
         let Some(rules) = &self.0 else { return Ok(StoreAccess(None)) };
         let store = store_of(url)?;
@@ -92,7 +93,8 @@ impl Access {
         Ok(StoreAccess(Some((Arc::clone(rules), store))))
     }
 
-    /// Refuses to show whether a file exists, unless some use of it is permitted.
+    /// Fails if the policy permits neither reading nor writing `path`, so that SQL cannot probe
+    /// which files exist.
     pub(crate) fn look_at(&self, path: &FilePath) -> Result<()> {
         let Some(rules) = &self.0 else { return Ok(()) };
         let text = place::disk_path(&absolute(path)?)?;
@@ -103,7 +105,7 @@ impl Access {
         }
     }
 
-    /// Refuses a location that a statement names for this use, unless it is permitted.
+    /// Fails if the policy does not permit `mode` for a location that a statement names.
     pub(crate) fn named(&self, mode: Mode, store: &Url, path: &Path) -> Result<()> {
         match &self.0 {
             None => Ok(()),
@@ -111,7 +113,8 @@ impl Access {
         }
     }
 
-    /// The real path of a folder that SQL names for temporary files.
+    /// Returns the path, with links resolved, of a folder that SQL names for temporary files. Fails
+    /// if the policy does not permit `mode` for it.
     pub(crate) fn folder(&self, mode: Mode, path: &FilePath) -> Result<PathBuf> {
         match &self.0 {
             None => Ok(path.to_owned()),
@@ -119,7 +122,7 @@ impl Access {
         }
     }
 
-    /// Reads a small file that SQL names.
+    /// Reads a file that SQL names, of at most [`MAX_TEXT_BYTES`].
     pub(crate) fn read_text(&self, path: &FilePath) -> Result<String> {
         let name = path.display();
         let failed = |error: std::io::Error| disk::failed(path, error);
@@ -141,7 +144,7 @@ impl Access {
 }
 
 impl StoreAccess {
-    /// A store of remote objects that checks each call.
+    /// Wraps a store of remote objects so that each call is checked.
     pub(crate) fn remote(&self, store: Arc<dyn ObjectStore>) -> Arc<dyn ObjectStore> {
         match &self.0 {
             None => store,
@@ -149,7 +152,7 @@ impl StoreAccess {
         }
     }
 
-    /// The local disk as a store that checks each call.
+    /// Returns the local disk as a store that checks each call.
     pub(crate) fn disk(&self) -> Arc<dyn ObjectStore> {
         match &self.0 {
             None => Arc::new(LocalFileSystem::new()),

@@ -22,26 +22,26 @@ use url::{Host, Url};
 #[serde(try_from = "String", into = "String")]
 pub struct Location {
     pub(super) store: Store,
-    /// Segments joined by slashes, none at either end.
+    /// Segments joined by slashes, without a slash at either end.
     pub(super) path: String,
 }
 
-/// A store of objects.
+/// A store of objects, or all stores of one kind.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Store {
     /// The local file systems.
     Disk,
     /// A bucket of the session's S3 endpoint.
     Bucket(String),
-    /// All its buckets.
+    /// All buckets of the session's S3 endpoint.
     Buckets,
     /// A bucket or container of a cloud.
     CloudBucket(Cloud, String),
-    /// All of a cloud.
+    /// All buckets or containers of a cloud.
     CloudBuckets(Cloud),
     /// A web server.
     Web { scheme: Scheme, host: String, port: u16 },
-    /// All web servers.
+    /// All web servers that are reached by this scheme.
     Webs(Scheme),
 }
 
@@ -92,7 +92,7 @@ impl Scheme {
 }
 
 impl Store {
-    /// The store of an address: its scheme and authority.
+    /// Returns the store that the scheme and authority of `url` name.
     pub(crate) fn of(url: &Url) -> Result<Self> {
         if !url.username().is_empty() || url.password().is_some() {
             return Err(Error::invalid("an address with a user name in it: credentials are the session's"));
@@ -131,7 +131,8 @@ impl Store {
         Ok(Self::Web { scheme, host, port: url.port().unwrap_or_else(|| scheme.port()) })
     }
 
-    /// Whether a rule about this store applies to `other`.
+    /// Returns whether this store is `other`, or stands for a group of stores with `other` among
+    /// them.
     pub(super) fn covers(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Buckets, Self::Bucket(_)) => true,
@@ -161,12 +162,14 @@ impl fmt::Display for Store {
 }
 
 impl Location {
-    /// Whether this object or folder is the location or lies below it.
+    /// Returns whether `path` in `store` is this location or lies below it. No location covers a
+    /// path that is ambiguous.
     pub(super) fn covers(&self, store: &Store, path: &str) -> bool {
         self.store.covers(store) && is_plain(store, path) && is_below(&self.path, path)
     }
 
-    /// The same location on the local disk with its links resolved, as far as it exists.
+    /// Returns the location with symbolic links resolved, as far as its path exists; `None` if it
+    /// is not on the local disk.
     pub(super) fn resolved(&self) -> Option<Self> {
         if self.store != Store::Disk {
             return None;
@@ -287,7 +290,7 @@ impl From<Location> for String {
     }
 }
 
-/// The name of a bucket or container, if it is one.
+/// Returns `name` if it is valid as the name of a bucket or container.
 fn bucket_name(name: &str) -> Result<&str> {
     // Any other character could change the address that requests are sent to.
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
@@ -297,12 +300,13 @@ fn bucket_name(name: &str) -> Result<&str> {
     Ok(name)
 }
 
-/// Whether every reader of the path takes it for the same one.
+/// Returns whether every server and file system reads `path` the same way: it has no empty or dot
+/// segments and, on web servers, no encoded ones.
 fn is_plain(store: &Store, path: &str) -> bool {
     let is_name = |segment: &str| !matches!(segment, "" | "." | "..");
     let is_ambiguous = || {
         let lower = path.to_ascii_lowercase();
-        // A server that decodes twice, or takes a backslash for a slash, would find another object.
+        // A server that decodes twice, or reads a backslash as a slash, would find another object.
         path.contains('\\') || ["%2e", "%2f", "%5c"].iter().any(|code| lower.contains(code))
     };
     (path.is_empty() || path.split('/').all(is_name)) && !(matches!(store, Store::Web { .. }) && is_ambiguous())
@@ -312,7 +316,7 @@ fn is_below(folder: &str, path: &str) -> bool {
     folder.is_empty() || path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// The path from the root, without `.` and `..`. Links are not followed.
+/// Returns the absolute form of `path`, without `.` and `..`. Links are not followed.
 pub(crate) fn absolute(path: &FilePath) -> Result<PathBuf> {
     if path.is_absolute() {
         return Ok(normal(path));
@@ -335,7 +339,7 @@ fn normal(path: &FilePath) -> PathBuf {
     normal
 }
 
-/// An absolute path in the form of locations.
+/// Converts an absolute path to the text in a [`Location`]: no slash at either end.
 pub(super) fn disk_path(path: &FilePath) -> Result<String> {
     let text = path.to_str().ok_or_else(|| Error::invalid(format!("{} is not UTF-8", path.display())))?;
     Ok(text.trim_matches('/').to_owned())
@@ -402,7 +406,7 @@ mod tests {
             "file://host/x",
         ] {
             let read = text.parse::<Location>();
-            // A web URL without a host takes the first segment for one.
+            // In a web URL without a host, the first segment is read as the host.
             if text != "http:///x" {
                 assert!(read.is_err(), "{text}: {read:?}");
             }

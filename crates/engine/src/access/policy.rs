@@ -35,9 +35,9 @@ pub struct AllowList {
     /// Locations to write and delete: COPY, indexes, ANALYZE's counts, the folder for spilled data.
     /// Writing does not imply reading.
     pub write: Vec<Location>,
-    /// Addresses that permitted hosts may have although they are not public. A location written
-    /// with such an address, or with `localhost`, permits that one itself; so does the endpoint in
-    /// the session's connection.
+    /// Addresses that are not public and that permitted hosts may have nevertheless. A location
+    /// that is written with such an address, or with `localhost`, needs no entry here; nor does the
+    /// endpoint in the session's connection.
     pub addresses: Vec<Network>,
 }
 

@@ -17,7 +17,7 @@ use pushdowndb_contract::{Error, ErrorKind};
 
 use super::rules::{Mode, StoreAccess};
 
-/// A bucket or a web server.
+/// A bucket or a web server whose calls are checked against the policy.
 #[derive(Debug)]
 pub(super) struct CheckedStore {
     pub(super) store: Arc<dyn ObjectStore>,
@@ -34,7 +34,7 @@ impl CheckedStore {
     }
 }
 
-/// One of our errors as an object store's; [`crate::error::from_object_store`] finds it again.
+/// Wraps an error as one of `object_store`; [`crate::error::from_object_store`] unwraps it.
 pub(super) fn to_object_store(error: Error) -> object_store::Error {
     match error.kind() {
         ErrorKind::NotFound => object_store::Error::NotFound { path: String::new(), source: Box::new(error) },

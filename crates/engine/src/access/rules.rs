@@ -10,15 +10,15 @@ use super::address;
 use super::address::Network;
 use super::place::{Location, Store};
 
-/// The use of a location.
+/// How a location is used.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Mode {
     Read,
-    /// And delete.
+    /// Write and delete.
     Write,
 }
 
-/// The lists of a policy, with the links in them resolved.
+/// The lists of a policy. Locations are listed as written and with links resolved.
 #[derive(Debug)]
 pub(super) struct Rules {
     pub(super) read: Vec<Location>,
@@ -34,7 +34,7 @@ impl Rules {
         }
     }
 
-    /// Refuses what no listed location covers.
+    /// Fails if no location that is listed for `mode` covers `path` in `store`.
     pub(super) fn check(&self, mode: Mode, store: &Store, path: &str) -> Result<()> {
         if self.list(mode).iter().any(|rule| rule.covers(store, path)) {
             return Ok(());
@@ -44,7 +44,8 @@ impl Rules {
         Err(not_listed(&format!("{store}{slash}{path}"), Some(mode)))
     }
 
-    /// Refuses an address that is not public, unless a network or a location lists it.
+    /// Fails if `address`, to which `host` was resolved, is not public, unless a network or a
+    /// location lists it.
     pub(super) fn check_address(&self, host: &str, address: IpAddr) -> Result<()> {
         let Some(what) = address::not_public(address) else { return Ok(()) };
         let address = address.to_canonical();
@@ -65,14 +66,14 @@ impl Rules {
     }
 }
 
-/// The store of an address under a policy: an address that could be read in two ways is refused.
+/// Returns the store that `url` names. An invalid or ambiguous URL is denied.
 pub(super) fn store_of(url: &Url) -> Result<Store> {
     // Without a user name: it may stand beside a password.
     let shown = format!("{}://{}", url.scheme(), &url[url::Position::BeforeHost..url::Position::AfterPort]);
     Store::of(url).map_err(|error| Error::new(ErrorKind::Denied, format!("{}: {error}", refused(&shown))))
 }
 
-/// Whether a host is this address: literally, or `localhost` for those of this machine.
+/// Returns whether `host` is `address` in literal form, or `localhost` for a loopback address.
 pub(super) fn is_address(host: &str, address: IpAddr) -> bool {
     let is_local = host == "localhost" || host.ends_with(".localhost");
     (is_local && address.is_loopback()) || host.parse::<IpAddr>().is_ok_and(|host| host.to_canonical() == address)
@@ -82,7 +83,7 @@ pub(super) fn refused(what: &str) -> String {
     format!("{what}: refused by the access policy")
 }
 
-/// The error for what is not listed for this use, or for any.
+/// Returns the error for a location that is not listed for `mode`, or for any use if it is `None`.
 pub(super) fn not_listed(what: &str, mode: Option<Mode>) -> Error {
     let (use_of_it, list, flag) = match mode {
         Some(Mode::Read) => ("read", "AllowList::read", "--allow"),
@@ -97,12 +98,12 @@ pub(super) fn not_listed(what: &str, mode: Option<Mode>) -> Error {
     Error::new(ErrorKind::Denied, message)
 }
 
-/// Access to one store.
+/// Access to one store under the policy; `None` permits everything.
 #[derive(Clone, Debug)]
 pub(crate) struct StoreAccess(pub(super) Option<(Arc<Rules>, Store)>);
 
 impl StoreAccess {
-    /// Refuses a path whose use is not permitted.
+    /// Fails if the policy does not permit `mode` for `path`.
     pub(crate) fn check(&self, mode: Mode, path: impl AsRef<str>) -> Result<()> {
         let Some((rules, store)) = &self.0 else { return Ok(()) };
         rules.check(mode, store, path.as_ref())

@@ -29,7 +29,8 @@ pub(crate) async fn declared_columns(options: &TableOptions) -> Result<Option<Sc
     Ok(Some(Arc::new(Schema::new(fields))))
 }
 
-/// Replaces what was inferred by what `options` declare; `columns` are those of the option.
+/// Replaces inferred names and types by those that `options` declare. `columns` is the result of
+/// [`declared_columns`].
 pub(crate) async fn adjust(
     inferred: Inferred,
     options: &TableOptions,
@@ -96,11 +97,12 @@ pub(crate) async fn adjust(
         Format::Json(json) if is_renamed => Format::Json(JsonOptions { inferred: false, ..json }),
         format => format,
     };
-    // New names are those of places, not of headers.
+    // New names are given by position, so the objects' headers cannot be matched with them.
     Ok(Inferred { format, schema: Arc::new(Schema::new(fields)), by_name: by_name && !is_renamed, headers })
 }
 
-/// Gives columns of paths the types of `hive_types`, or makes text of them all.
+/// Gives partition columns the types of the option `hive_types`. If `hive_types_autocast` is off,
+/// the other ones become text.
 pub(crate) async fn partitions(
     columns: Vec<FieldRef>,
     options: &TableOptions,
@@ -120,13 +122,13 @@ pub(crate) async fn partitions(
     Ok(fields.into_iter().map(Arc::new).collect())
 }
 
-/// Gives `field` a type, and drops what was inferred of its values.
+/// Gives `field` a declared type and drops the metadata of inference.
 fn declare(field: &mut Field, data_type: DataType) {
     field.set_data_type(data_type);
     field.set_metadata(HashMap::from([(DECLARED.to_owned(), String::new())]));
 }
 
-/// The field of this name, or the only one that differs in case alone.
+/// Returns the field called `name`, or else the only one whose name differs in case alone.
 fn find<'a>(fields: &'a mut [Field], name: &str) -> Option<&'a mut Field> {
     let exact = fields.iter().position(|field| field.name() == name);
     let mut alike =
@@ -146,7 +148,7 @@ fn normalized(name: &str) -> String {
     }
 }
 
-/// The type of a column that is declared as this SQL.
+/// Parses the SQL text of a column's type, such as `BIGINT`.
 async fn data_type(text: &str) -> Result<DataType> {
     let usual = match text.trim().to_ascii_uppercase().as_str() {
         "HUGEINT" | "INT128" => "DECIMAL(38, 0)".to_owned(),

@@ -1,7 +1,7 @@
 //! Calls of reading functions: `read_csv('x.csv', delim = ';')`.
 //!
-//! A call in FROM becomes a table whose name is the text of the call ([`Call::parse`] reads it), so
-//! that it is resolved as the name of a file is: once per statement, with requests.
+//! A call in FROM becomes a table whose name is the text of the call, which [`Call::parse`] reads.
+//! So it is resolved like the name of a file: once per statement, with requests to storage.
 
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
@@ -11,7 +11,7 @@ use pushdowndb_contract::{Error, JsonShape, Result};
 use super::TableOptions;
 use super::options::{Kind, OptionValue};
 
-/// The reading functions, with the format of what they read.
+/// The reading functions, and what each of them reads.
 const FUNCTIONS: [(&str, Reads); 15] = [
     ("read_csv", Reads::Objects(Kind::Csv)),
     ("read_csv_auto", Reads::Objects(Kind::Csv)),
@@ -39,20 +39,20 @@ enum Reads {
     Lines,
     /// The names of objects.
     Names,
-    /// What objects are as a whole.
+    /// Objects as a whole, not their records.
     Whole(Whole),
 }
 
-/// What a function reads of objects as a whole.
+/// What a function returns about whole objects.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Whole {
     /// Their text.
     Text,
     /// Their bytes.
     Bytes,
-    /// The schemas of Parquet.
+    /// The schema of each Parquet file.
     ParquetSchema,
-    /// The column chunks of Parquet.
+    /// The column chunks of each Parquet file.
     ParquetMetadata,
 }
 
@@ -71,11 +71,11 @@ impl Call {
         FUNCTIONS.iter().any(|(known, _)| known.eq_ignore_ascii_case(name))
     }
 
-    /// Parses the text of a call; `None` if it is none.
+    /// Parses the text of a call. Returns `None` if it does not call a reading function.
     ///
     /// # Errors
     ///
-    /// An argument is no literal, or the first is no location.
+    /// Returns an error if an argument is not a literal or the first one is not a location.
     pub(crate) fn parse(text: &str) -> Result<Option<Self>> {
         let Some((name, _)) = text.split_once('(') else { return Ok(None) };
         let Some((name, reads)) = FUNCTIONS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)) else {
@@ -100,7 +100,7 @@ impl Call {
         Ok(Some(Self { reads: *reads, locations, arguments }))
     }
 
-    /// What is read of objects as a whole; `None` if their records or names are.
+    /// Returns what the call reads of whole objects; `None` if it reads their records or names.
     pub(crate) fn whole(&self) -> Option<Whole> {
         match self.reads {
             Reads::Whole(whole) => Some(whole),
@@ -108,7 +108,7 @@ impl Call {
         }
     }
 
-    /// The options of the table that is read; `None` if no records are.
+    /// Returns the options of the table that the call reads; `None` if it does not read records.
     pub(crate) fn options(&self) -> Result<Option<TableOptions>> {
         let kind = match self.reads {
             Reads::Objects(kind) => kind,

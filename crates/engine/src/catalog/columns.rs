@@ -22,12 +22,14 @@ pub struct ObjectColumns {
     /// The object's columns in its order, with the table's types. Columns that the table lacks are
     /// text, and are not read.
     schema: SchemaRef,
-    /// For each column of the table its index in the object, or its type if the object lacks it.
+    /// For each column of the table: its index in the object, or its type as `Err` if the object
+    /// lacks it.
     places: Vec<Result<usize, DataType>>,
 }
 
 impl ObjectColumns {
-    /// Maps the names in an object's header; `None` if they are the table's.
+    /// Maps the names in an object's `header` to the columns of `table`. Returns `None` if both
+    /// have the same names in the same order.
     pub(crate) fn new(header: &[String], table: &Schema) -> Option<Self> {
         if header.iter().eq(table.fields().iter().map(|field| field.name())) {
             return None;
@@ -60,7 +62,8 @@ impl ObjectColumns {
         &self.schema
     }
 
-    /// Adapts a fragment to this object. The result has the same columns.
+    /// Rewrites a fragment over the table's columns to one over this object's. Both return the same
+    /// columns.
     pub fn adapt(&self, fragment: &Fragment) -> Fragment {
         let named = |columns: &[NamedExpr]| -> Vec<NamedExpr> {
             let column = |c: &NamedExpr| NamedExpr { expr: self.relocate(c.expr.clone()), name: c.name.clone() };
@@ -99,8 +102,8 @@ impl ObjectColumns {
     }
 }
 
-/// The index of the exact `name`, or else of the only name that differs in case alone and is no
-/// other column of the table: SQL lowers names without quotes.
+/// Returns the index of `name` in `header`, or else of the only name there that differs in case
+/// alone and is not another column of the table: SQL lowers names without quotes.
 fn place_of(name: &str, header: &[String], table: &Schema) -> Option<usize> {
     let exact = header.iter().position(|other| other == name);
     exact.or_else(|| {

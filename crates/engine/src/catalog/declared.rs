@@ -29,8 +29,8 @@ impl DeclaredTables {
         Ok(Self { file, tables: RwLock::new(tables) })
     }
 
-    /// The external tables of these, in a session that keeps nothing in the file. Rows and views
-    /// belong to the session that made them.
+    /// Returns the external tables for a session that has no catalog file. Tables in memory and
+    /// views belong to the session that made them.
     pub(crate) fn without_file(&self) -> Self {
         let external = |(_, table): &(String, DeclaredTable)| table.kind == TableKind::External;
         Self { file: None, tables: RwLock::new(self.all().into_iter().filter(external).collect()) }
@@ -49,7 +49,7 @@ impl DeclaredTables {
         self.tables.read().get(name).cloned()
     }
 
-    /// Whether a view or a table in memory is kept.
+    /// Whether the catalog file has a view or a table in memory.
     pub(crate) fn keeps_session_tables(&self) -> bool {
         self.tables.read().values().any(|table| table.kind != TableKind::External)
     }
@@ -61,7 +61,7 @@ impl DeclaredTables {
         Ok(())
     }
 
-    /// Forgets a table, and its rows if they are kept.
+    /// Removes a table, and its rows if it is a table in memory.
     pub(crate) fn remove(&self, name: &str) -> Result<()> {
         let removed = self.tables.write().remove(name);
         if let Some(file) = &self.file {
@@ -78,12 +78,14 @@ impl DeclaredTables {
         self.tables.read().contains_key(name)
     }
 
-    /// Where the rows of a table in memory are kept; `None` without a catalog file.
+    /// Returns where the rows of the table in memory `name` are kept; `None` without a catalog
+    /// file.
     pub(crate) fn rows(&self, name: &str) -> Option<KeptRows> {
         self.file.as_ref().map(|file| KeptRows::of(file, name))
     }
 
-    /// The declaration of an external table, parsed; `None` for other names.
+    /// Parses the declaration of the external table `name`. Returns `None` if there is no such
+    /// table.
     pub(crate) async fn declaration(&self, name: &str) -> Result<Option<CreateExternalTable>> {
         let Some(DeclaredTable { statement, kind: TableKind::External, .. }) = self.get(name) else { return Ok(None) };
         let state = SessionStateBuilder::new_with_default_features().build();

@@ -24,13 +24,14 @@ pub(crate) struct KeptRows {
 }
 
 impl KeptRows {
-    /// The rows of `table` of this catalog.
+    /// Returns the file with the rows of `table`, a table in memory of this catalog.
     pub(crate) fn of(catalog: &CatalogFile, table: &str) -> Self {
         let name = utf8_percent_encode(table, NON_ALPHANUMERIC);
         Self { path: catalog.rows_folder().join(format!("{name}.parquet")), table: table.to_owned() }
     }
 
-    /// The statement that makes a table of the rows; for people who read the catalog file.
+    /// Returns the statement that the catalog file shows to its readers: it creates the table from
+    /// its rows.
     pub(crate) fn statement(&self) -> String {
         let (name, path) = (self.table.replace('"', "\"\""), self.path.display().to_string().replace('\'', "''"));
         format!("CREATE TABLE \"{name}\" AS SELECT * FROM '{path}'")

@@ -1,4 +1,4 @@
-//! Listings of many objects, folder by folder at the same time.
+//! Listing of many objects by concurrent LIST requests for their folders.
 
 use std::pin::pin;
 
@@ -6,17 +6,18 @@ use futures::{StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore, Result};
 
-/// Objects from which folders are listed at the same time: fewer are four answers of a store.
+/// Number of objects from which folders are listed concurrently; fewer take four pages of a LIST.
 const MANY_OBJECTS: usize = 4000;
 
-/// Folders that are listed at a time.
+/// Maximum number of folders that are listed concurrently.
 const MAX_FOLDERS_AT_A_TIME: usize = 16;
 
-/// Lists all objects of `store` below `prefix`, in no order.
+/// Lists all objects of `store` below `prefix`, in no particular order.
 ///
-/// An answer has at most a thousand objects and says where the next one begins, so that they come
-/// one after the other. Where there are more than [`MANY_OBJECTS`], some of them in folders, the
-/// folders of the prefix are listed at the same time instead; the answers until then were in vain.
+/// A LIST returns pages of up to a thousand objects, and each page says where the next one begins,
+/// so pages cannot be fetched concurrently. If there are more than [`MANY_OBJECTS`] and some of
+/// them lie in folders, the pages so far are dropped and the folders of the prefix are listed
+/// concurrently.
 pub(super) async fn list_all(store: &dyn ObjectStore, prefix: Option<&Path>) -> Result<Vec<ObjectMeta>> {
     let mut found = Vec::new();
     {
@@ -28,7 +29,8 @@ pub(super) async fn list_all(store: &dyn ObjectStore, prefix: Option<&Path>) -> 
             found.push(object);
         }
     }
-    // A folder alone in its folder gives nothing to do at the same time.
+    // A folder with a single folder in it leaves nothing to list concurrently, so the level below
+    // is taken.
     let mut folder = prefix.cloned();
     let level = loop {
         let level = store.list_with_delimiter(folder.as_ref()).await?;
@@ -44,7 +46,7 @@ pub(super) async fn list_all(store: &dyn ObjectStore, prefix: Option<&Path>) -> 
     Ok(objects)
 }
 
-/// Whether `path` is in no folder below `prefix`.
+/// Returns whether `path` lies in `prefix` itself, not in a folder of it.
 fn is_directly_in(path: &Path, prefix: Option<&Path>) -> bool {
     path.parts_count() == prefix.map_or(0, Path::parts_count) + 1
 }

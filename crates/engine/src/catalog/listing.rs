@@ -24,7 +24,7 @@ use crate::error::from_object_store;
 /// Error code of [`nothing`].
 const NOTHING_THERE: &str = "NothingThere";
 
-/// Locations of a list that are listed at a time.
+/// Maximum number of locations in a list that are listed concurrently.
 const MAX_LISTED_TOGETHER: usize = 8;
 
 /// The objects at a location.
@@ -41,18 +41,18 @@ pub struct Listing {
 pub struct PrivateFolder {
     /// The folder, which need not exist.
     pub path: Path,
-    /// Its objects, if the table's own listing shows them.
+    /// Its objects; `None` if the listing of the table does not show them.
     pub objects: Option<Vec<ObjectMeta>>,
 }
 
-/// The kind of the objects of a table.
+/// The format that a listing is for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Asked {
-    /// To be found out.
+    /// Any format; it is inferred from the objects.
     Anything,
-    /// Found by the objects' names.
+    /// A format that was inferred before.
     Found(Kind),
-    /// Declared.
+    /// A format that was declared.
     Declared(Kind),
 }
 
@@ -65,8 +65,8 @@ impl Asked {
     }
 }
 
-/// Lists the objects of a location, sorted by path, without partition values, and those of its
-/// private folder that the same listing shows.
+/// Lists the objects of a location, sorted by path and without partition values, and the objects of
+/// its private folder that the same LIST returns.
 pub(crate) async fn list_with_private(
     store: &dyn ObjectStore,
     location: &TableLocation,
@@ -86,7 +86,7 @@ pub(crate) async fn list_with_private(
                 let private = PrivateFolder { path: private_path(folder)?, objects: None };
                 return Ok((vec![meta.into()], private));
             }
-            // It may be a folder written without its slash; a store that cannot list knows no more.
+            // It may be a folder written without its slash, unless the store cannot list.
             Err(object_store::Error::NotFound { .. }) if location.can_list() => {}
             Err(error) => return Err(failed(error, location)),
         }
@@ -114,12 +114,12 @@ pub(crate) async fn list_with_private(
         let is_log = |object: &DataObject| object.size > 0 && FileName::of(object.path.as_ref()).is_log;
         let logs: Vec<DataObject> = objects.iter().filter(|object| is_log(object)).cloned().collect();
         objects.retain(|object| may_be(asked, &FileName::of(object.path.as_ref())));
-        // A folder of nothing but logs.
+        // If a folder holds nothing but logs, they are the table.
         if asked == Asked::Anything && objects.iter().all(|object| object.size == 0) && !logs.is_empty() {
             objects = logs;
         }
     }
-    // Only empty objects of the declared kind: one of them is a table without rows.
+    // If there are only empty objects, one of the table's format stands for a table without rows.
     let is_written = |object: &DataObject| {
         let name = FileName::of(object.path.as_ref());
         asked.kind().is_some_and(|kind| name.kind == Some(kind))
@@ -129,7 +129,7 @@ pub(crate) async fn list_with_private(
         false => objects = objects.into_iter().find(is_written).into_iter().collect(),
     }
     if objects.is_empty() {
-        // The name of one object may have brackets or a question mark, too.
+        // The glob may be the literal name of an object, with brackets or a question mark in it.
         let literal = location.glob().and_then(|glob| Path::parse(format!("{}/{glob}", location.prefix())).ok());
         if let Some(literal) = literal
             && let Ok(found) = store.head(&literal).await
@@ -142,12 +142,13 @@ pub(crate) async fn list_with_private(
     Ok((objects, private))
 }
 
-/// The addresses of the objects at a location, sorted; none if there are none.
+/// Returns the addresses of the objects at a location, sorted; an empty list if there are none.
 pub(crate) async fn names(store: &dyn ObjectStore, location: &TableLocation) -> Result<Vec<String>> {
     Ok(addressed(store, location).await?.into_iter().map(|(address, _)| address).collect())
 }
 
-/// The objects at a location whatever they hold, sorted by their addresses; none if there are none.
+/// Returns the objects at a location, of any format and size, sorted by address; an empty list if
+/// there are none.
 pub(crate) async fn addressed(store: &dyn ObjectStore, location: &TableLocation) -> Result<Vec<(String, ObjectMeta)>> {
     let members = match location.members() {
         [] => std::slice::from_ref(location),
@@ -178,8 +179,8 @@ pub(crate) async fn addressed(store: &dyn ObjectStore, location: &TableLocation)
     Ok(found)
 }
 
-/// Lists the objects of a list of locations, each of which has some. Of one place at several endpoints
-/// at least one has.
+/// Lists the objects of a list of locations. Fails if a location has no objects; if the list is one
+/// place at several endpoints, only if none of them has any.
 fn list_members<'a>(
     store: &'a dyn ObjectStore,
     location: &'a TableLocation,
@@ -205,7 +206,7 @@ fn list_members<'a>(
     .boxed()
 }
 
-/// The objects that were found for the members of a list.
+/// Combines the objects found for the members of a list. Fails if an object was found twice.
 fn combined(
     location: &TableLocation,
     found: Vec<(Vec<DataObject>, PrivateFolder)>,
@@ -220,13 +221,13 @@ fn combined(
         let address = location.address(&twice.path);
         return Err(Error::invalid(format!("{address}: stands twice in the list; each object is read once")));
     }
-    // Indexes are those of folders.
+    // Indexes belong to folders, so a list has none.
     let private = PrivateFolder { path: private_path(location.prefix().as_ref())?, objects: Some(vec![]) };
     Ok((objects, private))
 }
 
-/// The objects in the folder `location` that a table of the format `extension` there would read,
-/// empty ones included.
+/// Returns the objects in the folder `location` that a table of the format `extension` would read,
+/// including empty ones.
 pub(crate) async fn held(
     store: &dyn ObjectStore,
     location: &TableLocation,
@@ -250,7 +251,7 @@ fn is_below(path: &Path, folder: &Path) -> bool {
     path.as_ref().strip_prefix(folder.as_ref()).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// Whether an object of this name may hold data of the kind that is asked for.
+/// Returns whether an object of this name may hold data of the format `asked` for.
 fn may_be(asked: Asked, name: &FileName) -> bool {
     let is_text = |kind| matches!(kind, Kind::Csv | Kind::Tsv);
     match (asked.kind(), name.kind) {
@@ -369,8 +370,8 @@ mod tests {
         assert_eq!(private("s3://b/t/").await, (folder.clone(), Some(vec![own.to_owned()])));
         assert_eq!(private("s3://b/t").await, (folder.clone(), Some(vec![own.to_owned()])));
         assert_eq!(private("s3://b/t/**/*.csv").await, (folder.clone(), Some(vec![own.to_owned()])));
-        // A listing of one folder shows only that it exists; one of a single object does not even
-        // show that.
+        // A listing of one folder only shows that the private folder exists; one of a single object
+        // does not even show that.
         assert_eq!(private("s3://b/t/*.csv").await, (folder.clone(), None));
         assert_eq!(private("s3://b/t/a.csv").await, (folder, None));
         assert_eq!(private("s3://b/u/*.csv").await, ("u/_pushdowndb".to_owned(), Some(vec![])));
@@ -381,7 +382,7 @@ mod tests {
     async fn a_declared_table_may_hold_no_row() {
         let store = store(&[("e/0.json", ""), ("e/1.json", ""), ("e/_SUCCESS", "")]).await;
         assert_eq!(paths(&store, "s3://b/e/", Some(Kind::Json)).await.unwrap(), ["e/0.json"]);
-        // The kind of these is not declared.
+        // No format is declared, or one that the objects do not have.
         assert!(paths(&store, "s3://b/e/", None).await.is_err());
         assert!(paths(&store, "s3://b/e/", Some(Kind::Csv)).await.is_err());
     }

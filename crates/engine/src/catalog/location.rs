@@ -6,8 +6,8 @@
 //! text without a scheme is a local path. A location may end with the endpoint of its bucket:
 //! `s3://b/sales/@http://disk1:9000` ([`super::stores`]).
 //!
-//! Whether a location such as `s3://b/sales` is an object or a prefix, [`super::listing`] finds
-//! out.
+//! Parsing leaves open whether a location such as `s3://b/sales` is an object or a prefix;
+//! [`super::listing`] finds out.
 
 use std::fmt;
 
@@ -24,7 +24,7 @@ use crate::access::{Access, absolute};
 /// them.
 pub const PRIVATE_FOLDER: &str = "_pushdowndb";
 
-/// How the name of a manifest ends.
+/// Suffix of the names of manifests.
 const MANIFEST: &str = ".manifest.json";
 
 /// The location of a table's objects.
@@ -34,15 +34,15 @@ pub struct TableLocation {
     prefix: Path,
     glob: Option<Glob>,
     is_collection: bool,
-    /// The locations of a list, of which this one is the common folder.
+    /// The members of a list of locations; `prefix` is then the folder that they have in common.
     members: Vec<TableLocation>,
-    /// The object that lists the table's objects, if one does.
+    /// The manifest that lists the table's objects, if there is one.
     manifest: Option<Path>,
 }
 
 impl TableLocation {
-    /// Parses a URL or a local path, with or without wildcards. Looks on the disk whether a local
-    /// path is a folder, if `access` permits that.
+    /// Parses a URL or a local path, with or without wildcards. Whether a local path is a folder is
+    /// looked up on the disk; fails if `access` does not permit that.
     pub fn parse(text: &str, access: &Access) -> Result<Self> {
         let text = text.trim();
         let place = |error: Error| error.context(format!("location '{text}'"));
@@ -61,8 +61,8 @@ impl TableLocation {
         }
     }
 
-    /// Parses a list of locations, of one store or of several buckets. Their objects are those of one
-    /// table.
+    /// Parses a list of locations in one store or in several buckets. All their objects belong to
+    /// one table.
     pub fn parse_list(texts: &[String], access: &Access) -> Result<Self> {
         if let [one] = texts {
             return Self::parse(one, access);
@@ -107,7 +107,7 @@ impl TableLocation {
         Ok(Self { store, prefix: Path::default(), glob: None, is_collection: true, members, manifest: None })
     }
 
-    /// Whether the members of a list are one place at several endpoints.
+    /// Returns whether the members of a list are the same place at several endpoints.
     pub(crate) fn is_one_place(&self) -> bool {
         let place = |member: &Self| (stores::number_and_key(&member.prefix).map(|(_, key)| key), member.glob.clone());
         let mut places = self.members.iter().map(place);
@@ -116,13 +116,14 @@ impl TableLocation {
             && first.is_some_and(|first| places.all(|place| place == first))
     }
 
-    /// Whether the location names a manifest, whose stores are still to be found out.
+    /// Returns whether the location names a manifest that is not read yet.
     pub(crate) fn names_manifest(&self) -> bool {
         let is_object = !self.is_collection && self.glob.is_none() && self.manifest.is_none();
         is_object && self.prefix.as_ref().ends_with(MANIFEST)
     }
 
-    /// The location of the table whose manifest this location names, with objects in `listed` stores.
+    /// Turns the location of a manifest into that of its table, whose objects lie in the stores
+    /// `listed`.
     pub(crate) fn of_manifest(self, listed: &[ObjectStoreUrl]) -> Result<Self> {
         let mut all = vec![self.store];
         for store in listed {
@@ -130,7 +131,8 @@ impl TableLocation {
                 all.push(store.clone());
             }
         }
-        // Paths have numbers, also if the manifest lies in the store of all objects.
+        // Paths begin with the number of a store, even if manifest and objects lie in the same
+        // store.
         if let [one] = all.as_slice() {
             all.push(one.clone());
         }
@@ -139,17 +141,18 @@ impl TableLocation {
         Ok(Self { store, prefix: Path::default(), glob: None, is_collection: true, members: vec![], manifest })
     }
 
-    /// The object that lists the table's objects, if one does.
+    /// The manifest that lists the table's objects, if there is one.
     pub(crate) fn manifest(&self) -> Option<&Path> {
         self.manifest.as_ref()
     }
 
-    /// The locations of a list; none if it is no list.
+    /// The members of a list of locations; empty if this is a single location.
     pub(crate) fn members(&self) -> &[TableLocation] {
         &self.members
     }
 
-    /// The key exactly as given, below a bucket, which may have an endpoint of its own.
+    /// Parses a bucket and a verbatim key, which the bucket's own endpoint may follow
+    /// (`@http://…`).
     fn bucket(scheme: &str, rest: &str) -> Result<Self> {
         let (rest, endpoint) = stores::without_endpoint(rest);
         if let Some(several) = endpoint.filter(|endpoint| endpoint.contains(',')) {
@@ -171,9 +174,9 @@ impl TableLocation {
         })
     }
 
-    /// One object of a web server, which cannot list.
+    /// Parses the address of one object on a web server, which cannot list.
     fn web(scheme: &str, rest: &str) -> Result<Self> {
-        // An IPv6 address stands in brackets.
+        // Brackets in the host are allowed: they enclose an IPv6 address.
         let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
         if host.contains(['?', '#', '*', '{']) || path.contains(['?', '#', '*', '{', '[']) {
             return Err(Error::unsupported(
@@ -221,7 +224,7 @@ impl TableLocation {
         // Without `.` and `..`, but with links, so that two spellings are one location.
         let whole = absolute(std::path::Path::new(text))?;
         access.look_at(&whole)?;
-        // An existing file whose own name holds a wildcard.
+        // An existing file may have a wildcard in its own name.
         let (prefix, glob) = if whole.exists() { (text, None) } else { split_glob(text)? };
         let path = absolute(std::path::Path::new(prefix))?;
         let is_collection = glob.is_some() || prefix.is_empty() || prefix.ends_with('/') || path.is_dir();
@@ -245,7 +248,7 @@ impl TableLocation {
         self.glob.as_ref().map(|glob| glob.text.as_str())
     }
 
-    /// Whether the location surely means several objects; if not, it may still be a folder.
+    /// Whether the location certainly names several objects; if not, it may still be a folder.
     pub fn is_collection(&self) -> bool {
         self.is_collection
     }
@@ -255,7 +258,7 @@ impl TableLocation {
         !self.store.as_str().starts_with("http")
     }
 
-    /// The bucket, which may not exist; `None` for folders and servers.
+    /// The bucket, which may not exist; `None` on the local disk and on web servers.
     pub(crate) fn bucket_name(&self) -> Option<String> {
         let (url, _) = stores::of_object(self.store.as_ref(), &self.prefix);
         if matches!(url.scheme(), "file" | "http" | "https") { None } else { url.host_str().map(str::to_owned) }
@@ -266,8 +269,9 @@ impl TableLocation {
         self.glob.as_ref().is_some_and(Glob::is_of_one_folder)
     }
 
-    /// The folders in the location of one object or of a glob, without those above the working
-    /// folder; nothing for a folder, whose own name is no part of its rows.
+    /// Returns the folders that the location of one object or of a glob spells out, without those
+    /// above the working folder; they may give partition columns. A folder's own path gives none,
+    /// so the text is empty for a folder, a list or a manifest.
     pub(crate) fn written_folders(&self) -> String {
         if !self.members.is_empty() || self.manifest.is_some() || self.is_collection && self.glob.is_none() {
             return String::new();
@@ -281,7 +285,7 @@ impl TableLocation {
         below.unwrap_or(folders).to_owned()
     }
 
-    /// The path relative to the prefix; `None` if it is not below it.
+    /// Returns `path` relative to the prefix; `None` if it is not below it.
     pub(crate) fn relative<'a>(&self, path: &'a Path) -> Option<&'a str> {
         let below = path.as_ref().strip_prefix(self.prefix.as_ref())?;
         if self.prefix.is_root() || below.is_empty() { Some(below) } else { below.strip_prefix('/') }
@@ -325,7 +329,7 @@ impl fmt::Display for TableLocation {
     }
 }
 
-/// The folders of a location's prefix.
+/// Returns the names of the folders that all objects of a location lie in.
 fn folder_of(location: &TableLocation) -> Vec<String> {
     let mut parts: Vec<String> = location.prefix.as_ref().split('/').map(str::to_owned).collect();
     if !location.is_collection {

@@ -1,4 +1,5 @@
-//! Manifests: the objects of a table as a JSON document lists them, with the stores that hold each.
+//! Manifests: JSON documents that list the objects of a table and the stores that hold each of
+//! them.
 //!
 //! ```json
 //! {"version": 1, "objects": [
@@ -6,8 +7,8 @@
 //!    "stores": ["s3://data@http://disk1:9000", "s3://data@http://disk2:9000"]}]}
 //! ```
 //!
-//! The first store is an object's home; the others hold the same bytes under the same key. A missing
-//! `etag` leaves replacements during a query unnoticed.
+//! The first store is an object's home; the others hold the same bytes under the same key. Without
+//! an `etag`, replacing the object during a query goes unnoticed.
 
 use std::collections::HashMap;
 
@@ -27,7 +28,7 @@ use crate::error::from_object_store;
 /// The version of manifests.
 const VERSION: u32 = 1;
 
-/// Maximum bytes of a manifest.
+/// Maximum size of a manifest in bytes.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
 /// A manifest.
@@ -68,7 +69,7 @@ impl Manifest {
         Ok(read)
     }
 
-    /// The URL of each store that is named.
+    /// Returns the URL of each store, by the name that the manifest gives it.
     fn stores(&self) -> Result<HashMap<&str, ObjectStoreUrl>> {
         let mut all = HashMap::new();
         for name in self.objects.iter().flat_map(|object| &object.stores) {
@@ -84,7 +85,7 @@ impl Manifest {
     }
 }
 
-/// The location of the table whose manifest `location` names, read from its `store`.
+/// Reads the manifest at `location` from `store` and returns the location of its table.
 pub(crate) async fn located(store: &dyn ObjectStore, location: TableLocation) -> Result<TableLocation> {
     let manifest = Manifest::read(store, location.prefix()).await.map_err(|error| error.context(&location))?;
     let named = manifest.stores().map_err(|error| error.context(&location))?;
@@ -101,8 +102,8 @@ pub(crate) async fn located(store: &dyn ObjectStore, location: TableLocation) ->
     location.of_manifest(&listed)
 }
 
-/// The objects that the manifest at `path` lists, sorted by path. `store` is that of all of the
-/// table's stores.
+/// Reads the manifest at `path` and returns the objects that it lists, sorted by path. `store`
+/// covers all stores of the table.
 pub(super) async fn objects(store: &dyn ObjectStore, location: &TableLocation, path: &Path) -> Result<Vec<DataObject>> {
     let listed = async {
         let manifest = Manifest::read(store, path).await?;

@@ -50,7 +50,8 @@ impl From<ObjectMeta> for DataObject {
 }
 
 impl DataObject {
-    /// The same object as it is held by its store number `store`, with its other stores as replicas.
+    /// Returns the object as store number `store` holds it, with its other stores as replicas;
+    /// `None` if that store does not hold it.
     pub(crate) fn in_store(&self, store: usize) -> Option<Self> {
         let (own, key) = stores::number_and_key(&self.path)?;
         let others = self.replicas.iter().copied().filter(|replica| *replica != store);
@@ -64,12 +65,14 @@ impl DataObject {
         }
     }
 
-    /// Whether nothing tells its version from others: a manifest listed it without an ETag.
+    /// Whether a replacement of the object cannot be detected, since a manifest lists it without an
+    /// ETag.
     pub(crate) fn has_no_version(&self) -> bool {
         self.etag.is_none() && self.last_modified == DateTime::UNIX_EPOCH
     }
 
-    /// Adds the path and what tells this version of the object from others to a fingerprint.
+    /// Adds the path, size, ETag and time of the last write to a fingerprint, which then differs
+    /// between versions of the object.
     pub(crate) fn add_to(&self, fingerprint: FingerprintBuilder) -> FingerprintBuilder {
         let written_ns = self.last_modified.timestamp_nanos_opt().unwrap_or_default();
         fingerprint

@@ -1,11 +1,12 @@
 //! Partition columns, whose values stand in the path: `year=2024/month=01/part-0.csv`.
 //!
-//! The part of the path below the location's prefix counts, and of an object or a glob also the
-//! folders of the prefix, if the objects have no column of the name. Values are percent-decoded.
-//! `__HIVE_DEFAULT_PARTITION__` is NULL, and so is an empty value unless the column is text.
-//! Undeclared columns are BIGINT or DATE if every value keeps its digits, else text: `zip=01234` is
-//! text, and so is `month=01`, which `month = 1` finds nevertheless. All objects of a table have
-//! the same keys: an object without a declared one is an error.
+//! Columns come from the folders below the location's prefix. If the location is an object or a
+//! glob, the folders of the prefix give columns, too, unless the objects have a column of the name.
+//! Values are percent-decoded. `__HIVE_DEFAULT_PARTITION__` is NULL, and so is an empty value
+//! unless the column is text. Undeclared columns are BIGINT or DATE if every value keeps its
+//! digits, else text: `zip=01234` is text, and so is `month=01`, which `month = 1` finds
+//! nevertheless. All objects of a table have the same keys: an object without a declared one is an
+//! error.
 //!
 //! Predicates over these columns alone are exact, and objects that they rule out are never
 //! requested.
@@ -30,7 +31,7 @@ use crate::error::from_datafusion;
 /// Hive's spelling of NULL in a path.
 pub(crate) const HIVE_NULL: &str = "__HIVE_DEFAULT_PARTITION__";
 
-/// The `key=value` folders of a path below the location; NULL is `None`.
+/// Returns the `key=value` folders of a path below the location. The value NULL is `None`.
 fn pairs(location: &TableLocation, object: &DataObject) -> Vec<(String, Option<String>)> {
     let below = location.relative(&object.path).unwrap_or_default();
     pairs_in(below.rsplit_once('/').map_or("", |(folders, _)| folders))
@@ -46,8 +47,8 @@ fn pairs_in(folders: &str) -> Vec<(String, Option<String>)> {
         .collect()
 }
 
-/// The columns of the folders in the prefix of a location, which all objects have alike, other than
-/// those that are `taken`.
+/// Returns the columns of the folders in a location's prefix, whose values all objects share,
+/// except those whose names are `taken`.
 pub(crate) fn fixed(location: &TableLocation, taken: &dyn Fn(&str) -> bool) -> Vec<FieldRef> {
     let pairs = pairs_in(&location.written_folders());
     let mut columns: Vec<FieldRef> = Vec::new();
@@ -60,7 +61,8 @@ pub(crate) fn fixed(location: &TableLocation, taken: &dyn Fn(&str) -> bool) -> V
     columns
 }
 
-/// The columns that the objects' paths agree on, with their types; none if no path has any.
+/// Returns the columns that the objects' paths have, with their types; empty if no path has any.
+/// Fails if the paths differ in their columns.
 pub(crate) fn discover(location: &TableLocation, objects: &[DataObject]) -> Result<Vec<FieldRef>> {
     let all: Vec<_> = objects.iter().map(|object| pairs(location, object)).collect();
     let Some((first, rest)) = all.split_first() else { return Ok(Vec::new()) };
@@ -90,7 +92,7 @@ pub(crate) fn discover(location: &TableLocation, objects: &[DataObject]) -> Resu
     Ok(expected.iter().enumerate().map(field).collect())
 }
 
-/// The narrowest type of all these values.
+/// Returns the narrowest type that holds all values.
 fn type_of<'a>(values: impl Iterator<Item = &'a str> + Clone) -> DataType {
     let mut some = values.clone().peekable();
     if some.peek().is_none() {
@@ -104,7 +106,7 @@ fn type_of<'a>(values: impl Iterator<Item = &'a str> + Clone) -> DataType {
     }
 }
 
-/// Whether a value is an integer in its usual spelling.
+/// Returns whether a value is an integer in canonical form, such as `7`, but not `07` or `+7`.
 fn is_integer(value: &str) -> bool {
     value.parse::<i64>().is_ok_and(|integer| integer.to_string() == value)
 }
@@ -160,7 +162,8 @@ pub fn only_on_partitions(filter: &Expr, columns: &[FieldRef]) -> bool {
     !filter.column_refs().is_empty() && expr_applicable_for_cols(&names, filter)
 }
 
-/// Drops the objects that the predicates rule out. Predicates over other columns are ignored.
+/// Drops the objects whose partition values the predicates exclude. Predicates over other columns
+/// are ignored.
 pub fn prune(objects: Vec<DataObject>, filters: &[Expr], columns: &[FieldRef]) -> Result<Vec<DataObject>> {
     let filters: Vec<_> = filters.iter().filter(|filter| only_on_partitions(filter, columns)).collect();
     if filters.is_empty() || objects.is_empty() {

@@ -8,8 +8,9 @@
 //! a list of such locations        stores://a,b with both URLs percent-encoded
 //! ```
 //!
-//! A list to which objects are written by the hashes of their paths is `dealt://a,b`. Else the path of
-//! an object in one of several stores begins with the number of the store: `1/t/a.csv`.
+//! `dealt://a,b` is the same list for writing: the hash of an object's path decides which store
+//! gets it. Otherwise, the path of an object in one of several stores begins with the number of the
+//! store: `1/t/a.csv`.
 
 use datafusion::execution::object_store::ObjectStoreUrl;
 use object_store::path::Path;
@@ -17,17 +18,17 @@ use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode
 use pushdowndb_contract::{Error, Result};
 use url::Url;
 
-/// The scheme of several stores, and that of several to which objects are written by their paths.
+/// The scheme of several stores, and that of several to which objects are written by path hash.
 const SEVERAL: &str = "stores";
 const DEALT: &str = "dealt";
 
-/// The most stores of one table.
+/// Maximum number of stores of one table.
 const MAX_STORES: usize = 4096;
 
-/// What an endpoint begins with that is a profile of the AWS configuration files.
+/// Prefix of an endpoint that is a profile of the AWS configuration files.
 pub(crate) const PROFILE: &str = "profile:";
 
-/// Splits `text`, a bucket and a key, from the endpoint that follows its last `@`, if one does.
+/// Splits `text` into a bucket with a key, and the endpoint after its last `@`, if there is one.
 pub(crate) fn without_endpoint(text: &str) -> (&str, Option<&str>) {
     let marks = ["@http://", "@https://", "@profile:"];
     match marks.iter().filter_map(|mark| text.rfind(mark)).max() {
@@ -36,10 +37,10 @@ pub(crate) fn without_endpoint(text: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// The URL of a bucket at `endpoint`, or at the session's.
+/// Returns the URL of a bucket at `endpoint`; `None` is the session's endpoint.
 pub(crate) fn bucket_url(scheme: &str, bucket: &str, endpoint: Option<&str>) -> Result<ObjectStoreUrl> {
     if let Some((own, bucket)) = bucket.split_once('@') {
-        // A URL of ours, in which the endpoint precedes the bucket.
+        // The bucket is part of such a URL already: its endpoint precedes it.
         let own = percent_decode_str(own).decode_utf8_lossy();
         return match endpoint {
             None if !bucket.contains('@') => bucket_url(scheme, bucket, Some(&own)),
@@ -69,17 +70,18 @@ pub(crate) fn store_url(text: &str) -> Result<ObjectStoreUrl> {
     ObjectStoreUrl::parse(text).map_err(|e| Error::invalid(format!("'{text}' names no store")).with_source(e))
 }
 
-/// The endpoint that `store` has of its own.
+/// Returns the endpoint that the URL of a bucket contains; `None` for one at the session's
+/// endpoint, and for other stores.
 pub(crate) fn endpoint(store: &Url) -> Option<String> {
     let is_bucket = !matches!(store.scheme(), "file" | "http" | "https" | SEVERAL | DEALT);
     let name = store.username();
     (is_bucket && !name.is_empty()).then(|| percent_decode_str(name).decode_utf8_lossy().into_owned())
 }
 
-/// The URL of the bucket alone, as policies list it.
+/// Returns the URL of a bucket without its endpoint, as policies list it.
 pub(crate) fn at_any_endpoint(store: &Url) -> Url {
     let mut bucket = store.clone();
-    // Refused only by URLs that have no host, and so no user name either.
+    // Fails only for URLs without a host, which have no user name either.
     let _ = bucket.set_username("");
     bucket
 }
@@ -95,7 +97,7 @@ pub(crate) fn name(store: &Url) -> String {
     format!("{}{at}", own.trim_end_matches('/'))
 }
 
-/// The URL of several stores; that of the one, if there is one.
+/// Returns the URL of several stores; if there is only one, its own URL.
 pub(crate) fn together(stores: &[ObjectStoreUrl]) -> Result<ObjectStoreUrl> {
     if let [one] = stores {
         return Ok(one.clone());
@@ -110,8 +112,8 @@ pub(crate) fn together(stores: &[ObjectStoreUrl]) -> Result<ObjectStoreUrl> {
     store_url(&format!("{SEVERAL}://{}", encoded.collect::<Vec<_>>().join(",")))
 }
 
-/// The URL of the same stores, to which objects are written by their paths; that of the one, if there
-/// is one.
+/// Returns the URL of the same stores for writing by path hash; the same URL if it is that of one
+/// store.
 pub(crate) fn dealt(store: &ObjectStoreUrl) -> Result<ObjectStoreUrl> {
     match store.as_str().strip_prefix(SEVERAL) {
         Some(rest) => store_url(&format!("{DEALT}{rest}")),
@@ -119,39 +121,40 @@ pub(crate) fn dealt(store: &ObjectStoreUrl) -> Result<ObjectStoreUrl> {
     }
 }
 
-/// Whether objects are written to `store` by their paths.
+/// Returns whether objects are written to the stores of this URL by path hash.
 pub(crate) fn is_dealt(store: &Url) -> bool {
     store.scheme() == DEALT
 }
 
-/// The stores of a URL of several; none if it is that of one.
+/// Returns the stores in a URL of several; an empty list for the URL of one.
 pub(crate) fn members(store: &Url) -> Vec<Url> {
     let all = store.host_str().filter(|_| [SEVERAL, DEALT].contains(&store.scheme())).unwrap_or_default();
     let decoded = all.split(',').map(|one| percent_decode_str(one).decode_utf8_lossy().into_owned());
     decoded.filter_map(|one| Url::parse(&one).ok()).collect()
 }
 
-/// The path of the object `key` of store number `store`.
+/// Returns the path of the object `key` in store number `store`, as one of several stores.
 pub(crate) fn numbered(store: usize, key: &Path) -> Result<Path> {
     let path = if key.is_root() { store.to_string() } else { format!("{store}/{key}") };
     Path::parse(&path).map_err(|e| Error::internal(format!("'{path}' is no path of objects")).with_source(e))
 }
 
-/// The store's number and the key of a path that [`numbered`] made.
+/// Splits a path that [`numbered`] made into the store's number and the key.
 pub(crate) fn number_and_key(path: &Path) -> Option<(usize, Path)> {
     let (number, key) = path.as_ref().split_once('/').unwrap_or((path.as_ref(), ""));
     Some((number.parse().ok()?, Path::parse(key).ok()?))
 }
 
-/// The store of an object, one of several if `store` stands for these, and its key there.
+/// Returns the store of an object and its key there. If `store` is a URL of several stores, the
+/// number in `path` selects one.
 pub(crate) fn of_object(store: &Url, path: &Path) -> (Url, Path) {
     let members = if is_dealt(store) { vec![] } else { members(store) };
     let found = number_and_key(path).and_then(|(number, key)| Some((members.get(number)?.clone(), key)));
     found.unwrap_or_else(|| (store.clone(), path.clone()))
 }
 
-/// The address of an object as users write it: what stands before its endpoint, and `@` and the
-/// endpoint, if it has one of its own.
+/// Returns the address of an object as users write it, in two parts: what precedes the endpoint,
+/// and `@` with the endpoint. The second is empty if the store has no endpoint of its own.
 pub(crate) fn parts(store: &Url, path: &Path) -> (String, String) {
     if is_dealt(store) {
         let all = members(store);

@@ -3,7 +3,7 @@
 use glob::{MatchOptions, Pattern};
 use pushdowndb_contract::{Error, Result};
 
-/// The most patterns that the braces of one glob may expand to.
+/// Maximum number of patterns that the braces of one glob may expand to.
 const MAX_BRACE_PATTERNS: usize = 1024;
 
 /// The glob of a location, matched against paths below the prefix.
@@ -46,7 +46,8 @@ impl Glob {
     }
 }
 
-/// Splits off the glob, which begins with the first path segment that holds a wildcard.
+/// Splits `path` into a prefix and a glob, which begins with the first segment that holds a
+/// wildcard.
 pub(super) fn split_glob(path: &str) -> Result<(&str, Option<Glob>)> {
     let is_open = |segment: &str| segment.contains(['*', '?', '[']) || segment.contains('{') && segment.contains('}');
     let mut start = 0;

@@ -30,13 +30,14 @@ use crate::catalog::{DataObject, stores};
 use crate::error::from_object_store;
 use crate::settings::PushdownOptions;
 
-/// The memory for footers of one store.
+/// Memory limit of one store's cache of footers, in bytes.
 const FOOTER_CACHE_BYTES: usize = 64 * 1024 * 1024;
 
-/// The time to establish a connection.
+/// Timeout for establishing a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Streams may last long, so requests have no timeout; readers limit silence instead.
+/// Returns the options of HTTP clients. Requests have no timeout, since streams may last long;
+/// readers have an idle timeout instead.
 pub(super) fn client_options() -> ClientOptions {
     ClientOptions::new()
         .with_allow_http(true)
@@ -45,54 +46,56 @@ pub(super) fn client_options() -> ClientOptions {
         .with_user_agent(::http::HeaderValue::from_static(concat!("pushdowndb/", env!("CARGO_PKG_VERSION"))))
 }
 
-/// Plain reads retry with If-Match from where they stopped; writes and listings retry by this.
+/// Returns the retry settings of writes and listings. Plain reads have their own: they resume with
+/// If-Match where they stopped.
 pub(super) fn retries() -> RetryConfig {
     RetryConfig { max_retries: 4, retry_timeout: Duration::from_secs(60), ..RetryConfig::default() }
 }
 
-/// The error for a file that is not as it was listed.
+/// Returns the error for a file that changed after it was listed.
 fn changed(location: &str) -> Error {
     let message = format!("{location} changed while the query ran; run the query again");
     Error::new(pushdowndb_contract::ErrorKind::Conflict, message)
 }
 
-/// One store: a bucket, a web server, the local disk.
+/// A store (a bucket, a web server, the local disk) or the several stores of one table.
 #[derive(Debug)]
 pub(crate) struct Backend {
-    /// Its address.
+    /// The address of the store.
     url: Url,
     name: String,
     pub(super) kind: Kind,
-    /// What SQL may use of it.
+    /// The access policy for this store.
     pub(super) access: StoreAccess,
-    /// Footers that were read from it.
+    /// The cache of footers in this store.
     footers: Arc<Footers>,
-    /// Small objects of all stores.
+    /// The cache of small objects, shared by all stores.
     kept: Arc<KeptObjects>,
 }
 
-/// What a store is.
+/// The kind of a store, with its clients.
 #[derive(Debug)]
 pub(super) enum Kind {
     Local(Arc<dyn ObjectStore>),
     Http(Connections),
     S3(Box<S3>),
-    /// A bucket without pushdown.
+    /// A bucket or container of Google or Azure, without pushdown.
     Cloud(Box<Cloud>),
     /// The stores of one table, by number.
     Several(Vec<Arc<Backend>>),
-    /// Stores that are written to by the paths of objects.
+    /// Stores for writing, selected by the hash of an object's path.
     Dealt(Vec<Arc<Backend>>),
 }
 
 impl Backend {
-    /// The store at `url`.
+    /// Creates the backend of the store at `url`.
     pub(super) fn new(url: &Url, kind: Kind, access: StoreAccess, kept: Arc<KeptObjects>) -> Self {
         let footers = Footers::new(FOOTER_CACHE_BYTES);
         Self { url: url.clone(), name: stores::name(url), kind, access, footers, kept }
     }
 
-    /// `reader` of an object, which reads it whole once and keeps it within `budget` bytes.
+    /// Wraps the `reader` of an object so that it reads the object whole once and caches it.
+    /// `budget` bounds the bytes of all cached objects.
     pub(crate) fn kept(
         &self,
         object: &DataObject,
@@ -109,12 +112,12 @@ impl Backend {
         &self.url
     }
 
-    /// Scheme and authority, such as `s3://bucket`, and its endpoint, if it has one of its own.
+    /// The name: scheme and authority, such as `s3://bucket`, and the store's own endpoint, if any.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// The store, counting into these meters.
+    /// Returns the store as an [`ObjectStore`] whose requests count into `meters`.
     pub(crate) fn store(&self, meters: &Meters) -> Result<Arc<dyn ObjectStore>> {
         match &self.kind {
             Kind::Local(store) => Ok(Arc::clone(store)),
@@ -143,7 +146,7 @@ impl Backend {
         }
     }
 
-    /// The state of its endpoint; `None` for the local disk and for several stores.
+    /// Returns the state of the endpoint; `None` for the local disk and for several stores.
     pub(super) fn state(&self) -> Option<&Arc<EndpointState>> {
         match &self.kind {
             Kind::Local(_) | Kind::Several(_) | Kind::Dealt(_) => None,
@@ -153,12 +156,12 @@ impl Backend {
         }
     }
 
-    /// Its profile; `None` where it has no state.
+    /// Returns the profile of the endpoint; `None` where there is no endpoint state.
     pub(super) fn speed(&self) -> Option<&EndpointProfile> {
         self.state().map(|state| &state.speed)
     }
 
-    /// Whether its answers are so late that many plain reads are to be in flight.
+    /// Whether the latency is so high that many plain reads should be in flight.
     pub(crate) fn is_far(&self) -> bool {
         if let Kind::Several(members) = &self.kind {
             return members.iter().any(|member| member.is_far());
@@ -166,12 +169,14 @@ impl Backend {
         self.state().is_some_and(|state| state.reads.is_far())
     }
 
-    /// The bytes of the largest row group of a Parquet object, if its footer is cached.
+    /// Returns the size of the largest row group of a Parquet object in bytes, if its footer is
+    /// cached.
     pub(crate) fn row_group_bytes(&self, object: &DataObject) -> Option<u64> {
         self.footer(object)?.largest_row_group(&self.address(&object.path))
     }
 
-    /// Its rates, or those of all members that are well; `declared` as for [`Self::capability`].
+    /// Returns the rates of the endpoint, or of all healthy members together. `declared` is as for
+    /// [`Self::capability`].
     pub(crate) fn rates(&self, declared: Option<Profile>) -> Rates {
         if let Kind::Several(members) = &self.kind {
             let all = members.iter().filter(|member| member.is_well()).map(|member| member.rates(declared));
@@ -181,7 +186,7 @@ impl Backend {
         self.speed().map(|speed| speed.rates(profile, Instant::now())).unwrap_or_default()
     }
 
-    /// Takes a scan of its text by the engine ([`EndpointProfile::engine_scanned`]).
+    /// Records a scan of this store's text by the engine ([`EndpointProfile::engine_scanned`]).
     pub(crate) fn engine_scanned(&self, scanned: u64, values: u64, busy: Duration) {
         if let Kind::Several(members) = &self.kind {
             members.iter().for_each(|member| member.engine_scanned(scanned, values, busy));
@@ -190,9 +195,9 @@ impl Backend {
         }
     }
 
-    /// The capability of this store. A declared profile precedes what the server says. A server
-    /// that has not answered yet, or refused S3 Select, gets plain reads. A node's answers say
-    /// which version of the fragment route it speaks.
+    /// Returns the capability of this store. A `declared` profile takes precedence over the one
+    /// that the server's answers show. A server that has not answered yet, or refused S3 Select,
+    /// gets plain reads. The version of the fragment route is that of the node's answers.
     pub(crate) fn capability(&self, declared: Option<Profile>) -> Capability {
         let s3 = match &self.kind {
             Kind::S3(s3) => s3,
@@ -211,7 +216,7 @@ impl Backend {
         capability
     }
 
-    /// Takes over what its server told another process.
+    /// Adopts what another process learned from the server.
     pub(crate) fn told(&self, profile: Profile, fragment: Option<u32>) {
         if let Kind::S3(s3) = &self.kind {
             s3.connections.state().told(profile, fragment);
@@ -223,7 +228,8 @@ impl Backend {
         stores::address(&self.url, path)
     }
 
-    /// The cached footer of an object; `None` without an ETag to tell versions apart.
+    /// Returns the cache entry of an object's footer; `None` if the object has no ETag to identify
+    /// its version.
     pub(crate) fn footer(&self, object: &DataObject) -> Option<KnownFooter> {
         if let Some((home, _)) = self.member_of(&object.path) {
             return home.footer(object);
@@ -231,7 +237,8 @@ impl Backend {
         Some(self.footers.of(object.etag.as_deref()?))
     }
 
-    /// The footer of a Parquet object, cached or read; an error if it has more than `most_bytes`.
+    /// Returns the footer of a Parquet object, cached or read. Fails if it has more than
+    /// `most_bytes`.
     pub(crate) async fn read_footer(
         &self,
         object: &DataObject,
@@ -260,7 +267,7 @@ impl Backend {
         if let Kind::Local(_) = &self.kind {
             let file = LocalFile::opened(self.access.open_file(&PathBuf::from(&location))?, location)?;
             self.check_unchanged(object)?;
-            // Nor may it have been replaced before it was opened.
+            // The file may have been replaced before it was opened: the size must match, too.
             return if file.size() == object.size { Ok(Arc::new(file)) } else { Err(changed(file.location())) };
         }
         let source = Source {
@@ -275,7 +282,7 @@ impl Backend {
         Ok(Arc::new(StoreReader { source, size: object.size, far }))
     }
 
-    /// Refuses a file of this machine that is not as it was listed. Other stores check ETags.
+    /// Fails if a local file changed after it was listed. Other stores check ETags.
     pub(crate) fn check_unchanged(&self, object: &DataObject) -> Result<()> {
         let Kind::Local(_) = &self.kind else { return Ok(()) };
         let location = self.address(&object.path);
@@ -287,8 +294,9 @@ impl Backend {
     }
 }
 
-/// What several endpoints can do of one scan: fragments where any of them runs these, since objects
-/// of the others are read plainly; S3 Select if all are servers of the same kind that have it.
+/// Returns what several endpoints can do together in one scan: fragments if any of them runs them,
+/// since objects at the others are read plainly; S3 Select if all are servers of the same kind that
+/// have it.
 fn in_common(all: impl Iterator<Item = Capability>) -> Capability {
     let all: Vec<Capability> = all.collect();
     if let Some(version) = all.iter().filter_map(|one| one.fragment).min() {

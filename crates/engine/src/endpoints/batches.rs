@@ -1,8 +1,8 @@
-//! Decoding of the Arrow messages of an answer, within bounds that are checked first.
+//! Decodes the Arrow IPC messages of a response, after checking them against bounds.
 //!
-//! Checksums show that a message arrived as it was sent, not that it makes sense, and Arrow trusts
-//! the lengths in it: of its body, of the arrays, of decompressed buffers. Here a message is
-//! decoded only if its claims lie within itself and within [`MAX_BATCH_BYTES`].
+//! Checksums show that a message arrived as it was sent, not that it is valid, and Arrow trusts the
+//! lengths in it: of its body, of the arrays, of decompressed buffers. Here a message is decoded
+//! only if all of these lie within the message and within [`MAX_BATCH_BYTES`].
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,35 +18,35 @@ use pushdowndb_contract::limits::FRAGMENT_STREAMS;
 use pushdowndb_contract::{Error, ErrorKind, Result};
 use pushdowndb_scan::{DictionaryColumns, with_dictionaries, without_dictionaries};
 
-/// The most bytes of a batch, encoded and decoded.
+/// Maximum size of a batch in bytes, both encoded and decoded.
 const MAX_BATCH_BYTES: u64 = 512 * 1024 * 1024;
 
-/// The most bytes of a message's metadata.
+/// Maximum size of a message's metadata in bytes.
 const MAX_METADATA_BYTES: usize = 16 * 1024 * 1024;
 
-/// The most rows of a batch, and of the arrays inside one.
+/// Maximum number of rows of a batch, and of the arrays inside one.
 const MAX_BATCH_ROWS: i64 = 1 << 30;
 
 /// The first bytes of every message, before the length of its metadata.
 const MARK: [u8; 4] = [0xff; 4];
 const PREFIX_BYTES: usize = 8;
 
-/// Decodes the batches of an answer. Text columns that travel as dictionaries become plain, as the
-/// plan expects.
+/// Decodes the batches of a response. Text columns that are sent as dictionaries are converted to
+/// the plain type that the plan expects.
 pub(crate) struct BatchStreams {
     schema: SchemaRef,
-    /// One decoder for each set of columns that are dictionaries.
+    /// One decoder for each set of columns that are sent as dictionaries.
     streams: HashMap<DictionaryColumns, BatchDecoder>,
 }
 
 impl BatchStreams {
-    /// A decoder for batches of this schema, which is not sent.
+    /// Creates a decoder for batches of `schema`, which the response does not contain.
     pub(crate) fn new(schema: SchemaRef) -> Self {
         Self { schema, streams: HashMap::new() }
     }
 
-    /// Takes the next bytes of the stream with these dictionaries, which complete at most one
-    /// batch.
+    /// Adds the next bytes of the stream whose columns `dictionaries` are sent as dictionaries.
+    /// Returns the batch that they complete, if any; they must not complete two.
     pub(crate) fn feed(&mut self, dictionaries: DictionaryColumns, bytes: &[u8]) -> Result<Option<RecordBatch>> {
         let room = self.streams.len() < FRAGMENT_STREAMS;
         let batch = match self.streams.get_mut(&dictionaries) {
@@ -109,11 +109,11 @@ impl BatchDecoder {
         Ok(batch)
     }
 
-    /// Decodes a whole message.
+    /// Decodes a complete message.
     fn decode(&mut self, bytes: Bytes) -> Result<Option<RecordBatch>> {
         let (message, body) = parts(&bytes)?;
         check(&message, body)?;
-        // Arrow reports the errors that are left, or panics.
+        // Arrow reports the remaining errors, or panics.
         let decoded = catch_unwind(AssertUnwindSafe(|| match message.header_as_record_batch() {
             // The stream decoder would wait for the bytes of an empty body.
             Some(batch) if body.is_empty() => {
@@ -135,7 +135,7 @@ fn corrupt(what: &str) -> Error {
     Error::new(ErrorKind::Corrupt, format!("the answer of storage: {what}"))
 }
 
-/// The length of the message that begins here; `None` until enough bytes are there to tell.
+/// Returns the length of the message that begins here; `None` if there are too few bytes to tell.
 fn message_bytes(bytes: &[u8]) -> Result<Option<usize>> {
     let Some(metadata) = metadata_bytes(bytes)? else { return Ok(None) };
     let end = PREFIX_BYTES + metadata;
@@ -164,7 +164,7 @@ fn parts(bytes: &[u8]) -> Result<(Message<'_>, &[u8])> {
     Ok((message.map_err(|error| corrupt(&error.to_string()))?, body))
 }
 
-/// Checks that a message's claims lie within its body and within bounds.
+/// Checks that the lengths in a message lie within its body and within bounds.
 fn check(message: &Message<'_>, body: &[u8]) -> Result<()> {
     let batch = match message.header_type() {
         MessageHeader::RecordBatch => message.header_as_record_batch(),
@@ -183,7 +183,7 @@ fn check(message: &Message<'_>, body: &[u8]) -> Result<()> {
     }
 }
 
-/// The most bytes that the buffers of a batch decode to.
+/// Returns an upper bound on the bytes that the buffers of a batch decode to.
 fn decoded_bytes(batch: &BatchMessage<'_>, body: &[u8]) -> Result<u64> {
     let codec = batch.compression().map(|compression| compression.codec());
     let mut total = 0u64;
@@ -199,8 +199,8 @@ fn decoded_bytes(batch: &BatchMessage<'_>, body: &[u8]) -> Result<u64> {
     Ok(total)
 }
 
-/// The most bytes that a compressed buffer decodes to. It begins with their number, which is -1 if
-/// it is not compressed.
+/// Returns an upper bound on the bytes that a compressed buffer decodes to. The buffer begins with
+/// their number, which is -1 if it is not compressed.
 fn decompressed_bytes(codec: CompressionType, bytes: &[u8]) -> Result<u64> {
     let (claimed, compressed) = bytes.split_first_chunk::<8>().ok_or_else(|| corrupt("a buffer is too short"))?;
     let claimed = match i64::from_le_bytes(*claimed) {
@@ -217,16 +217,17 @@ fn decompressed_bytes(codec: CompressionType, bytes: &[u8]) -> Result<u64> {
     })
 }
 
-/// The most bytes that an LZ4 frame decodes to: its blocks, each of the size that its head allows
-/// ([LZ4 Frame Format](https://github.com/lz4/lz4/blob/dev/doc/lz4_Frame_format.md), 1.6). `None`
-/// unless it is exactly one frame.
+/// Returns an upper bound on the bytes that an LZ4 frame decodes to: the sum over its blocks, each
+/// of the maximum size in the frame's header ([LZ4 Frame
+/// Format](https://github.com/lz4/lz4/blob/dev/doc/lz4_Frame_format.md), 1.6). Returns `None` if
+/// `frame` is not exactly one frame.
 fn lz4_bytes(frame: &[u8]) -> Option<u64> {
     const MAGIC: [u8; 4] = 0x184D_2204_u32.to_le_bytes();
     const NOT_COMPRESSED: u32 = 1 << 31;
     let [flags, sizes] = *frame.strip_prefix(&MAGIC)?.first_chunk::<2>()?;
     let is_set = |bit: u8| flags & (1 << bit) != 0;
     let block = 1u64 << (8 + 2 * u32::from((sizes >> 4) & 7));
-    // Two bytes of flags, the content's size, a dictionary's number, a checksum of these.
+    // Two bytes of flags, the content's size, a dictionary's number, and a checksum of these.
     let head = 2 + 8 * usize::from(is_set(3)) + 4 * usize::from(is_set(0)) + 1;
     let mut rest = frame.get(MAGIC.len() + head..)?;
     let mut total = 0u64;
@@ -238,7 +239,7 @@ fn lz4_bytes(frame: &[u8]) -> Option<u64> {
             return (after.len() == end).then_some(total);
         }
         let bytes = (size & !NOT_COMPRESSED) as usize;
-        // A byte of a copy's length stands for at most 255 bytes.
+        // One byte of compressed text stands for at most 255 decoded bytes.
         total += if size & NOT_COMPRESSED == 0 { block.min(bytes as u64 * 255) } else { bytes as u64 };
         rest = after.get(bytes + if is_set(4) { 4 } else { 0 }..)?;
     }

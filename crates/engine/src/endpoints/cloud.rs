@@ -29,14 +29,14 @@ enum Builder {
 
 impl fmt::Debug for Cloud {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The builder holds the secrets.
+        // Without the builder, which holds secrets.
         f.debug_struct("Cloud").field("connections", &self.connections).finish_non_exhaustive()
     }
 }
 
 impl Cloud {
-    /// The bucket of Google Cloud Storage of this name. `client` fetches the credentials, which all
-    /// queries share.
+    /// Opens the bucket `bucket` of Google Cloud Storage. `client` fetches the credentials, which
+    /// all queries share.
     pub(crate) fn google(
         bucket: &str,
         options: ClientOptions,
@@ -61,7 +61,7 @@ impl Cloud {
         Ok(Self { builder: Builder::Google(Box::new(builder)), connections })
     }
 
-    /// The container of Azure Blob Storage of this name.
+    /// Opens the container `container` of Azure Blob Storage.
     pub(crate) fn azure(
         container: &str,
         options: ClientOptions,
@@ -78,7 +78,7 @@ impl Cloud {
         Ok(Self { builder: Builder::Azure(Box::new(builder)), connections })
     }
 
-    /// The store, whose requests `connector` counts.
+    /// Returns the store, whose requests go through `connector` to be counted.
     pub(crate) fn store(&self, connector: MeteredHttp) -> Result<Arc<dyn ObjectStore>> {
         let store: object_store::Result<Arc<dyn ObjectStore>> = match self.builder.clone() {
             Builder::Google(builder) => {

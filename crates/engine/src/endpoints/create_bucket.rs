@@ -13,11 +13,11 @@ use super::{Backend, Kind, Meters, S3};
 use crate::access::Mode;
 use crate::error::{find_ours, from_object_store};
 
-/// The most bytes of an answer that are read.
+/// Maximum size of an answer that is read, in bytes.
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
 
 impl Backend {
-    /// Creates this bucket unless it exists and is owned by these credentials.
+    /// Creates this bucket. Succeeds, too, if the bucket exists and these credentials own it.
     pub(crate) async fn create_bucket(&self) -> Result<()> {
         let Kind::S3(s3) = &self.kind else {
             return Err(Error::invalid(format!("{} is no bucket; write s3://bucket", self.name())));
@@ -50,7 +50,8 @@ impl Backend {
 
 impl S3 {
     async fn create_request(&self) -> Result<HttpRequest> {
-        // AWS creates buckets in its first region unless told otherwise; others know no regions.
+        // AWS creates buckets in its first region unless a request names another; other servers
+        // have no regions.
         let elsewhere = self.bucket_url.contains(".amazonaws.com") && self.region != "us-east-1";
         let body = match elsewhere {
             true => Bytes::from(format!(

@@ -22,10 +22,10 @@ pub(crate) struct ProfileCredentials {
 }
 
 impl ProfileCredentials {
-    /// Sets what the environment left open.
+    /// Applies the profile: its keys always, its region and endpoint if the environment sets none.
     pub(crate) fn apply(self, mut builder: AmazonS3Builder) -> AmazonS3Builder {
         if let (Some(key_id), Some(secret_key)) = (self.access_key_id, self.secret_access_key) {
-            // All three at once: a token of the environment belongs to other keys.
+            // Key and token are set together: a token in the environment belongs to other keys.
             let credential = AwsCredential { key_id, secret_key, token: self.session_token };
             builder = builder.with_credentials(Arc::new(StaticCredentialProvider::new(credential)));
         }
@@ -40,8 +40,8 @@ impl ProfileCredentials {
     }
 }
 
-/// Reads the profile `asked` for; without one, `AWS_PROFILE`'s, or `default` if the environment has
-/// no keys.
+/// Reads the profile `asked` or else that of `AWS_PROFILE`; without both, the profile `default` if
+/// the environment has no keys. Returns `None` if no profile applies.
 pub(crate) fn from_profile(asked: Option<&str>) -> Result<Option<ProfileCredentials>> {
     let variable = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
     let named = asked.map(str::to_owned).or_else(|| variable("AWS_PROFILE"));

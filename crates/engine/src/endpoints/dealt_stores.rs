@@ -1,8 +1,8 @@
-//! Several stores that are written to as one: each object goes to the store that its path's hash
-//! names, below the same prefix.
+//! Several stores as one for writing: the hash of an object's path decides which store gets it. The
+//! path is the same in every store.
 //!
-//! Listings show the objects of all. An object that was there before may lie in any of them, so it is
-//! looked for in all, and deleted in all.
+//! Listings show the objects of all stores. An object that was there before may lie in any of them,
+//! so reads try all stores, and deletions go to all.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -22,11 +22,11 @@ use object_store::{
 pub(super) struct DealtStores(pub(super) Vec<Arc<dyn ObjectStore>>);
 
 impl DealtStores {
-    /// The store of a new object.
+    /// Returns the store that a new object goes to.
     fn of(&self, path: &Path) -> Result<&Arc<dyn ObjectStore>> {
         let mut hasher = DefaultHasher::new();
         path.as_ref().hash(&mut hasher);
-        // The rest is below the number of stores, so it fits.
+        // The remainder is below the number of stores, so it fits in `usize`.
         let place = (hasher.finish() % self.0.len().max(1) as u64) as usize;
         self.0.get(place).ok_or_else(|| failed("there is no store"))
     }
@@ -36,7 +36,7 @@ fn failed(what: &'static str) -> Error {
     Error::Generic { store: "several stores", source: what.into() }
 }
 
-/// Deletes an object in all stores; one that is in none is no error.
+/// Deletes an object in all stores. Succeeds even if none of them has it.
 async fn delete_everywhere(stores: DealtStores, path: Path) -> Result<Path> {
     for store in &stores.0 {
         match store.delete(&path).await {

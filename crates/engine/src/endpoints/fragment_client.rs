@@ -1,5 +1,5 @@
-//! The client of our own node's fragment route: one request for many splits, or for many ranges of
-//! an object.
+//! The client of the fragment route of PushdownDB's node: one request for many splits, or for many
+//! ranges of an object.
 //!
 //! An endpoint that refuses the route gets no further fragments, but S3 Select or plain reads.
 
@@ -25,12 +25,12 @@ use super::node::Place;
 use super::post::{Answer, Poster, Refused};
 use super::profile::{Kind, Scanner};
 
-/// The fragment route at one bucket, or at the nodes before it.
+/// The fragment route at one bucket, or at the nodes in front of it.
 #[derive(Clone, Debug)]
 pub(crate) struct FragmentClient(pub(crate) Posters);
 
 impl FragmentClient {
-    /// Sends a fragment and returns once a node begins to answer. `location` is for messages.
+    /// Sends a fragment and returns once a node begins to answer. `location` is for errors.
     pub(crate) async fn run(&self, request: FragmentRequest, location: &str) -> Result<Fragments> {
         let schema = output_schema(&request.fragment)?;
         let schema = if request.positions { with_positions(&schema) } else { schema };
@@ -39,7 +39,8 @@ impl FragmentClient {
         Ok(Fragments { events, batches: BatchStreams::new(schema), meters: self.0.meters.clone(), scan })
     }
 
-    /// Reads these ranges of an object, in their order, by as few requests as possible.
+    /// Reads byte ranges of an object in as few requests as possible. Returns their bytes in the
+    /// same order.
     pub(crate) async fn ranges(&self, object: &Split, ranges: &[Range<u64>], location: &str) -> Result<Vec<Bytes>> {
         let mut all = Vec::with_capacity(ranges.len());
         let mut rest = ranges;
@@ -79,7 +80,8 @@ impl FragmentClient {
         Ok(parts.into_iter().map(Bytes::from).collect())
     }
 
-    /// Sends `request`, which scans if there is a `kind` of scan, to the first node that answers.
+    /// Sends `request` to one destination after another until one answers. `scans` is `None` if the
+    /// request is no scan, and `Some(None)` if its speed is not to be measured.
     async fn send(
         &self,
         request: Request,
@@ -145,7 +147,8 @@ fn count(meters: &Meters, stats: &RouteStats) {
     });
 }
 
-/// The node's failure as an error of the scan. A limit of the node is not the user's own limit.
+/// Converts a failure that the node reported. A limit of the node is not one of the query, so it
+/// becomes [`ErrorKind::Unsupported`].
 fn refusal(failure: Failure) -> Error {
     match failure.kind {
         ErrorKind::Limit | ErrorKind::Cancelled => Error::unsupported(failure.message),
@@ -191,7 +194,7 @@ pub(crate) struct Fragments {
     scan: Option<ScanInStorage>,
 }
 
-/// A piece of the answer for a split, which is named by its index in the request.
+/// A piece of the answer. The number is the index of its split in the request.
 pub(crate) enum SplitPiece {
     /// Some of the split's rows.
     Batch(usize, RecordBatch),
@@ -233,7 +236,8 @@ impl Fragments {
         Ok(None)
     }
 
-    /// The rows of a request for one split. The stream ends with an error if it is incomplete.
+    /// Returns the rows of a request for one split. The stream ends with an error if rows are
+    /// missing.
     pub(crate) fn only_split(self) -> impl Stream<Item = Result<RecordBatch>> + Send {
         let corrupt = |what: &str| Error::new(ErrorKind::Corrupt, format!("the answer of storage: {what}"));
         stream::try_unfold((self, 0), move |(mut answer, rows)| async move {

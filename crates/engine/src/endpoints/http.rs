@@ -25,8 +25,8 @@ use tokio::time::Sleep;
 
 use super::profile::{EndpointProfile, Kind, Scanner};
 
-/// The time after which a silent server is given up, for listings, samples, indexes and the like.
-/// Scans have a shorter limit of their own (`pushdown.timeout_s`).
+/// Idle timeout of listings, samples, indexes and the like. Scans have a shorter one of their own
+/// (`pushdown.timeout_s`).
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(300);
 
 fn silent() -> HttpError {
@@ -39,43 +39,46 @@ fn silent() -> HttpError {
 pub(crate) struct EndpointState {
     profile: std::sync::OnceLock<Profile>,
     select_refused: AtomicBool,
-    /// The version of the fragment route that both sides speak, by the last answer; 0 is none.
+    /// The version of the fragment route that both sides support, by the endpoint's last answer; 0
+    /// if there is none.
     fragment: AtomicU32,
     fragment_refused: AtomicBool,
     /// Its latency, bandwidth and scan rates.
     pub(crate) speed: EndpointProfile,
-    /// The bound on plain reads in flight, if it is far.
+    /// The limit on plain reads in flight, for an endpoint with high latency.
     pub(crate) reads: Arc<ReadLimit>,
 }
 
 impl EndpointState {
-    /// The kind of server, once one has answered.
+    /// Returns the kind of server; `None` before its first answer.
     pub(crate) fn profile(&self) -> Option<Profile> {
         self.profile.get().copied()
     }
 
-    /// Whether the endpoint answered 405 or 501 to S3 Select, so that it is not asked again.
+    /// Whether the endpoint answered S3 Select with 405 or 501, so that it gets no further such
+    /// requests.
     pub(crate) fn refuses_select(&self) -> bool {
         self.select_refused.load(Ordering::Relaxed)
     }
 
-    /// Notes that the endpoint refuses S3 Select.
+    /// Records that the endpoint refuses S3 Select.
     pub(crate) fn refuse_select(&self) {
         self.select_refused.store(true, Ordering::Relaxed);
     }
 
-    /// The version of the fragment route to speak, unless the endpoint refused it.
+    /// Returns the version of the fragment route to use; `None` if there is none or the endpoint
+    /// refused it.
     pub(crate) fn fragment(&self) -> Option<u32> {
         let version = self.fragment.load(Ordering::Relaxed);
         (version != 0 && !self.fragment_refused.load(Ordering::Relaxed)).then_some(version)
     }
 
-    /// Notes that the endpoint refuses fragments.
+    /// Records that the endpoint refuses fragments.
     pub(crate) fn refuse_fragment(&self) {
         self.fragment_refused.store(true, Ordering::Relaxed);
     }
 
-    /// Takes over what the endpoint told another process, until it answers here.
+    /// Adopts what another process learned about the endpoint, until the endpoint answers here.
     pub(crate) fn told(&self, profile: Profile, fragment: Option<u32>) {
         self.profile.get_or_init(|| profile);
         if let Some(version) = fragment
@@ -113,7 +116,7 @@ impl Connections {
         &self.state
     }
 
-    /// The same connections, counting into these meters.
+    /// Returns an HTTP client over the same connections that counts into `meters`.
     pub(crate) fn metered(&self, meters: Meters) -> MeteredHttp {
         MeteredHttp { connections: self.clone(), meters }
     }
@@ -140,7 +143,8 @@ impl HttpConnector for SharedClient {
     }
 }
 
-/// The meters that count traffic: the query's, and those of the operator that causes it, if any.
+/// The meters that count traffic: that of the query, and that of the operator that causes it, if
+/// any.
 #[derive(Clone, Debug)]
 pub(crate) struct Meters(pub(crate) Vec<Arc<Meter>>);
 
@@ -150,7 +154,7 @@ impl Meters {
     }
 }
 
-/// An HTTP client that counts.
+/// An HTTP client that counts its requests and bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct MeteredHttp {
     connections: Connections,
@@ -178,8 +182,7 @@ impl HttpService for MeteredHttp {
         let answered = self.connections.client.execute(request);
         let answered = match is_question {
             true => tokio::time::timeout(SILENCE_TIMEOUT, answered).await.unwrap_or_else(|_| Err(silent())),
-            // Uploads take as long as they take; the readers of storage's answers have a timeout of
-            // their own.
+            // Uploads have no timeout, and the readers of pushdown responses have their own.
             false => answered.await,
         };
         let comes_back = |status: StatusCode| status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
@@ -199,7 +202,7 @@ impl HttpService for MeteredHttp {
         }
         let meters = self.meters.clone();
         let (parts, body) = response.into_parts();
-        // Other answers include storage's work, so they do not show the network.
+        // Other responses include the work of storage, so they do not measure the network.
         let transfer = is_read.then(|| Transfer::begin(Arc::clone(state), asked));
         let silence = is_question.then(|| Box::pin(tokio::time::sleep(SILENCE_TIMEOUT)));
         let body = Counted { body, meters, announced, transfer, silence, waits: false };
@@ -207,12 +210,13 @@ impl HttpService for MeteredHttp {
     }
 }
 
-/// The error of a request that goes beyond the query's caps; it is not repeated.
+/// Wraps the error of a request that would exceed the query's caps. It is not retried.
 fn beyond_caps(error: Error) -> HttpError {
     HttpError::new(HttpErrorKind::Unknown, error)
 }
 
-/// The bytes that a request asked for and did not receive yet, which count towards the query's caps.
+/// The bytes that a request in flight has still to receive; the meters reserve them against the
+/// query's caps.
 struct Announced {
     meters: Meters,
     bytes: u64,
@@ -221,15 +225,16 @@ struct Announced {
 }
 
 impl Announced {
-    /// Announces a request that sends `sent` bytes.
+    /// Reserves the bytes of a request in all meters; `sent` is the size of its body.
     ///
     /// # Errors
     ///
-    /// It goes beyond the caps of a meter.
+    /// Returns an error if the request would exceed the caps of a meter.
     fn new(meters: &Meters, request: &HttpRequest, kind: RequestKind, sent: u64) -> Result<Self, Error> {
         let mut announced = Self { meters: Meters(vec![]), bytes: asked_for(request), is_range: false };
         announced.is_range = announced.bytes > 0;
-        // What ends uploads and removes objects must go through, or something would be left.
+        // Requests that end uploads or delete objects must go through, or data would be left
+        // behind.
         if matches!(kind, RequestKind::Delete) || matches!(kind, RequestKind::Put) && sent == 0 {
             return Ok(announced);
         }
@@ -253,32 +258,32 @@ impl Drop for Announced {
     }
 }
 
-/// The bytes of the range that a request asks for; 0 where it asks for an unknown number.
+/// Returns the number of bytes that a request's range asks for; 0 if the request does not tell.
 fn asked_for(request: &HttpRequest) -> u64 {
     let range = request.headers().get(http::header::RANGE).and_then(|range| range.to_str().ok());
     let range = range.and_then(|range| range.strip_prefix("bytes=")?.split_once('-'));
     let Some((from, to)) = range else { return 0 };
     match (from.parse::<u64>(), to.parse::<u64>()) {
         (Ok(from), Ok(to)) => to.saturating_sub(from).saturating_add(1),
-        // The last bytes.
+        // A suffix range: the last bytes of the object.
         (Err(_), Ok(last)) => last,
         _ => 0,
     }
 }
 
-/// A body whose bytes are counted as they arrive.
+/// A response body whose bytes are counted as they arrive.
 struct Counted {
     body: HttpResponseBody,
     meters: Meters,
     announced: Announced,
     transfer: Option<Transfer>,
-    /// Runs while the next frame is waited for; `None` without a timeout.
+    /// The idle timer, which runs while a frame is awaited; `None` without a timeout.
     silence: Option<Pin<Box<Sleep>>>,
     waits: bool,
 }
 
 impl Counted {
-    /// Whether the next frame has been waited for too long.
+    /// Returns whether the next frame, which is awaited if `waits`, is overdue.
     fn is_silent(&mut self, waits: bool, context: &mut Context<'_>) -> bool {
         let waited = std::mem::replace(&mut self.waits, waits);
         let Some(silence) = self.silence.as_mut().filter(|_| waits) else { return false };
@@ -307,7 +312,7 @@ impl Body for Counted {
             let bytes = data.len() as u64;
             self.announced.arrived(bytes);
             self.meters.each(|meter| meter.received(bytes));
-            // Of a range all was announced.
+            // The bytes of a range were reserved before, so they need no check.
             if !self.announced.is_range
                 && let Some(error) = self.meters.0.iter().find_map(|meter| meter.check_bytes().err())
             {
@@ -332,7 +337,7 @@ impl Body for Counted {
     }
 }
 
-/// A transfer over the network, whose rate is measured.
+/// A download whose rate is measured while this value lives.
 struct Transfer {
     state: Arc<EndpointState>,
     waits_since: Option<Instant>,
@@ -365,7 +370,8 @@ impl Drop for Transfer {
     }
 }
 
-/// A scan by storage, which is timed while this value lives, if it shows the speed of a `kind`.
+/// A scan by storage, timed while this value lives. `kind` is `None` if it does not show a scan
+/// rate.
 pub(crate) struct ScanInStorage {
     state: Arc<EndpointState>,
     by: Scanner,
@@ -378,14 +384,14 @@ impl ScanInStorage {
         Self { state: Arc::clone(state), by, kind }
     }
 
-    /// Takes what storage reports.
+    /// Records the bytes that storage reports to have scanned and returned.
     pub(crate) fn scanned(&self, scanned: u64, returned: u64) {
         if let Some(kind) = self.kind {
             self.state.speed.scanned(self.by, kind, scanned, returned, Instant::now());
         }
     }
 
-    /// Takes what our node reports. A scan that skipped data shows no speed.
+    /// Records what a node reports about the scan. If it skipped data, its rate does not count.
     pub(crate) fn worked(&self, stats: &RouteStats) {
         if stats.cores > 0 {
             self.state.speed.reported_load(stats, Instant::now());
@@ -411,12 +417,12 @@ impl HttpConnector for MeteredHttp {
     }
 }
 
-/// Whether a server says that it has too many requests.
+/// Returns whether the status means that a server is overloaded.
 fn is_overload(status: StatusCode) -> bool {
     status == StatusCode::SERVICE_UNAVAILABLE || status == StatusCode::TOO_MANY_REQUESTS
 }
 
-/// The price book's kind of a request.
+/// Returns the kind under which the price book counts a request.
 fn kind(method: &Method, query: &str) -> RequestKind {
     let has = |name: &str| query.split('&').any(|pair| pair.split('=').next() == Some(name));
     match *method {

@@ -57,14 +57,15 @@ pub(crate) use reads::COALESCE_GAP_BYTES;
 pub(crate) use retry::Retry;
 pub(crate) use select_client::{Piece, SelectClient, SelectedObject};
 
-/// The endpoint and credentials of S3. What is not set comes from the standard `AWS_*` variables.
+/// The endpoint and credentials of S3. Settings that are not given come from the standard `AWS_*`
+/// variables.
 #[derive(Clone, Default)]
 pub struct ConnectionConfig {
     /// The S3 endpoint, such as `http://127.0.0.1:9000`; AWS if none is set anywhere.
     pub endpoint: Option<String>,
     /// The region that requests are signed for.
     pub region: Option<String>,
-    /// The id of the access key, which precedes the environment's.
+    /// The id of the access key, which takes precedence over the environment's.
     pub access_key_id: Option<String>,
     /// The secret of the access key.
     pub secret_access_key: Option<String>,
@@ -72,11 +73,11 @@ pub struct ConnectionConfig {
     pub session_token: Option<String>,
     /// A profile of the AWS configuration files.
     pub profile: Option<String>,
-    /// Whether requests are not signed: public data.
+    /// Whether requests are unsigned, for public data.
     pub anonymous: bool,
-    /// Whether to pay for requests to buckets whose owner does not.
+    /// Whether to pay for requests to buckets whose owner does not (requester pays).
     pub requester_pays: bool,
-    /// Whether any certificate is accepted: for tests only.
+    /// Whether any TLS certificate is accepted; for tests only.
     pub insecure: bool,
 }
 
@@ -101,20 +102,20 @@ pub(crate) struct Backends {
     access: Access,
     cache: Option<PathBuf>,
     backends: Mutex<HashMap<String, Arc<Backend>>>,
-    /// Nodes before the endpoint, by their URLs.
+    /// Nodes in front of the endpoint, by their URLs.
     nodes: Mutex<HashMap<Url, Arc<Node>>>,
     addresses: Addresses,
-    /// For requests that the policy does not concern: those of a session without one, and for
-    /// credentials.
+    /// The client that does not check addresses: for credentials, for Google and Azure, and for
+    /// sessions without a policy.
     client: OnceLock<SharedClient>,
     checked_clients: HttpClients,
     rates: PersistedRates,
-    /// Values of other modules that last as long as the connections, one of each type.
+    /// State of other modules that lives as long as the connections, one value per type.
     extensions: Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
 }
 
 impl Backends {
-    /// Makes an empty set of stores, with the endpoint profiles in the folder `cache`.
+    /// Creates an empty set of stores. Endpoint profiles are loaded from the folder `cache`.
     pub(crate) fn new(config: ConnectionConfig, access: Access, cache: Option<&std::path::Path>) -> Self {
         Self {
             config,
@@ -130,25 +131,25 @@ impl Backends {
         }
     }
 
-    /// The same stores without connections yet, for SQL that may use something else.
+    /// Returns the same stores, without connections yet, under another access policy.
     pub(crate) fn with_access(&self, access: Access) -> Self {
         Self::new(self.config.clone(), access, self.cache.as_deref())
     }
 
-    /// What SQL may use.
+    /// The access policy of the session's SQL.
     pub(crate) fn access(&self) -> &Access {
         &self.access
     }
 
-    /// The value of type `T`, made when it is first asked for.
+    /// Returns the value of type `T`, which the first call creates.
     pub(crate) fn extension<T: Any + Default + Send + Sync>(&self) -> Arc<T> {
         let mut all = self.extensions.lock();
         let own = all.entry(TypeId::of::<T>()).or_insert_with(|| Arc::<T>::default());
         Arc::clone(own).downcast().unwrap_or_default()
     }
 
-    /// The backend of a URL's scheme, authority and endpoint, or of the several stores that it stands
-    /// for; refused if the policy permits nothing there.
+    /// Returns the backend of the store that `url` names, or of the several stores that it stands
+    /// for. Fails if the policy permits nothing there.
     pub(crate) fn backend(&self, url: &Url) -> Result<Arc<Backend>> {
         let name = stores::name(url);
         if let Some(backend) = self.backends.lock().get(&name) {
@@ -167,8 +168,8 @@ impl Backends {
         Ok(Arc::clone(self.backends.lock().entry(name).or_insert_with(|| Arc::new(backend))))
     }
 
-    /// The nodes that the setting `pushdown.nodes` names; refused where the policy permits no request
-    /// to them.
+    /// Returns the nodes that the setting `pushdown.nodes` names. Fails if the policy permits no
+    /// request to one of them.
     pub(crate) async fn nodes(&self, setting: &str) -> Result<Vec<Arc<Node>>> {
         let urls = self.addresses.of(setting, |url| self.access.store(url).map(drop)).await?;
         let mut nodes = self.nodes.lock();
@@ -186,23 +187,23 @@ impl Backends {
         urls.into_iter().map(node).collect()
     }
 
-    /// The endpoint's profile from the last session.
+    /// Returns an endpoint's profile, with the rates that an earlier session saved.
     fn speed(&self, endpoint: &str) -> EndpointProfile {
         EndpointProfile::new(endpoint.trim(), self.rates.of(endpoint.trim()))
     }
 
-    /// The client of all endpoints.
+    /// Returns the client that endpoints share.
     fn client(&self) -> Result<&SharedClient> {
         if let Some(client) = self.client.get() {
             return Ok(client);
         }
         let client = SharedClient::new(&self.connector(), &client_options());
-        // No server was asked yet, so the settings are wrong.
+        // Nothing was sent yet, so an error is about the settings.
         let client = client.map_err(|error| Error::invalid(error.to_string()))?;
         Ok(self.client.get_or_init(|| client))
     }
 
-    /// The maker of clients. Timeouts are those of the readers.
+    /// Returns the connector that makes clients. Idle timeouts are left to the readers.
     fn connector(&self) -> Connector {
         Connector { insecure: self.config.insecure, ..Connector::default() }
     }
@@ -230,7 +231,7 @@ impl Backends {
         Ok(Backend::new(url, kind, access, self.extension()))
     }
 
-    /// The client that enforces the policy, or the shared one if there is none.
+    /// Returns the client that enforces the policy, or the shared one if there is no policy.
     fn checked_or_shared(&self, checked: Option<HttpClient>) -> Result<HttpClient> {
         Ok(match checked {
             Some(client) => client,
@@ -244,7 +245,8 @@ impl Backends {
         let bucket = bucket.ok_or_else(|| Error::invalid(format!("{url} names no bucket; write s3://bucket/path")))?;
         let own = stores::endpoint(url);
         let own_profile = own.as_deref().and_then(|own| own.strip_prefix(stores::PROFILE));
-        // A profile of its own brings its keys, and none of the environment's settings.
+        // A bucket with a profile of its own uses the keys of that profile, and none of the
+        // environment's settings.
         let builder = if own_profile.is_some() { AmazonS3Builder::new() } else { AmazonS3Builder::from_env() };
         let mut builder = builder.with_bucket_name(bucket).with_client_options(client_options()).with_retry(retries());
         let profile = own_profile.or(config.profile.as_deref());
@@ -266,7 +268,7 @@ impl Backends {
         let (endpoint, is_named) = endpoint_of(&builder)?;
         let settings = (&self.connector(), &client_options());
         let checked = match own {
-            // An endpoint that SQL names is listed like a web server.
+            // An endpoint that SQL names must be permitted like a web server.
             Some(_) => {
                 self.access.store(&endpoint)?;
                 self.checked_clients.web(&self.access, &endpoint, settings.0, settings.1)?
@@ -276,7 +278,8 @@ impl Backends {
         S3::new(builder, Connections::open(self.checked_or_shared(checked)?, speed), signer, &endpoint, bucket)
     }
 
-    /// `builder` with the session's settings, and its endpoint or one that the bucket has of its `own`.
+    /// Adds the session's settings to `builder`, and the bucket's `own` endpoint or else the
+    /// session's.
     fn configured(&self, mut builder: AmazonS3Builder, own: Option<&str>) -> AmazonS3Builder {
         let config = &self.config;
         if let Some(region) = &config.region {
@@ -286,7 +289,7 @@ impl Backends {
             builder = builder.with_config(Key::S3Endpoint, endpoint);
         }
         if let (Some(id), Some(secret)) = (&config.access_key_id, &config.secret_access_key) {
-            // All three at once: a token of the environment belongs to other keys.
+            // Keys and token are set together: a token in the environment belongs to other keys.
             let credential =
                 AwsCredential { key_id: id.clone(), secret_key: secret.clone(), token: config.session_token.clone() };
             builder = builder.with_credentials(Arc::new(StaticCredentialProvider::new(credential)));
@@ -310,7 +313,7 @@ impl Drop for Backends {
     }
 }
 
-/// The meters of work that belongs to a query as a whole.
+/// Returns the meters for work that belongs to the query as a whole.
 pub(crate) fn query_meters(meter: &Arc<Meter>) -> Meters {
     Meters(vec![Arc::clone(meter)])
 }

@@ -1,4 +1,4 @@
-//! A node of a fleet: the places that it has, its connections, its load and its health.
+//! A node of a fleet: the places assigned to it, its connections, its load and its health.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -12,25 +12,26 @@ use url::Url;
 
 use super::http::Connections;
 
-/// The time after which a node that failed is looked at again; it doubles with each failure.
+/// Time after which a node that failed is tried again; it doubles with each failure.
 const FIRST_REST: Duration = Duration::from_secs(1);
 
-/// The longest time after which a node that failed is looked at again.
+/// Maximum time after which a node that failed is tried again.
 const LONGEST_REST: Duration = Duration::from_secs(30);
 
-/// The time after which a look at a node is surely over.
+/// Upper bound on the time that trying a failed node takes.
 const LONGEST_LOOK: Duration = Duration::from_secs(4);
 
-/// Requests in flight per core of a node beyond which others are preferred.
+/// Requests in flight per core from which a node counts as busy.
 const REQUESTS_PER_CORE: usize = 2;
 
-/// Requests in flight beyond which others are preferred to a node that has not told its cores.
+/// Requests in flight from which a node counts as busy that has not reported its cores.
 const REQUESTS_OF_UNKNOWN: usize = 4;
 
-/// The stretch of an object that has one node: several nodes scan a large object.
+/// Size of the stretches of an object that are assigned to nodes: several nodes scan a large
+/// object.
 pub(super) const STRETCH_BYTES: u64 = 64 * 1024 * 1024;
 
-/// A place in an object, which has a node of its own.
+/// A stretch of an object, which is assigned to one node.
 #[derive(Clone, Copy, Debug, Hash)]
 pub(crate) struct Place<'a> {
     key: &'a str,
@@ -62,7 +63,7 @@ pub(crate) struct Node {
 
 #[derive(Debug, Default)]
 struct Health {
-    /// Failures since the last answer.
+    /// Number of failures since the last answer.
     failures: u32,
     rests_until: Option<Instant>,
 }
@@ -79,20 +80,21 @@ impl Node {
         Self { url, connections, in_flight: AtomicUsize::new(0), health: Mutex::default() }
     }
 
-    /// Its rank among other nodes for `place`: the highest has it (rendezvous hashing), so that a
-    /// node that comes or goes moves only its own share.
+    /// Returns the node's rank for `place`. The node with the highest rank has the place
+    /// (rendezvous hashing), so a node that comes or goes moves only its own share.
     pub(super) fn rank(&self, place: &Place<'_>) -> u64 {
         let mut hasher = DefaultHasher::new();
         (&self.url, place).hash(&mut hasher);
         hasher.finish()
     }
 
-    /// Whether it has answered since it failed, if it ever did.
+    /// Whether the node has answered since its last failure, or never failed.
     pub(super) fn is_well(&self) -> bool {
         self.health.lock().failures == 0
     }
 
-    /// Whether it failed and is to be looked at now. Further calls return false until a look is over.
+    /// Returns whether the node failed and should be tried now. Further calls return false while
+    /// the trial may last.
     pub(super) fn is_due(&self) -> bool {
         let (mut health, now) = (self.health.lock(), Instant::now());
         let is_due = health.rests_until.is_some_and(|until| until <= now);
@@ -102,19 +104,19 @@ impl Node {
         is_due
     }
 
-    /// Whether it has more requests in flight than keep its cores busy.
+    /// Whether the node has at least as many requests in flight as keep its cores busy.
     pub(super) fn is_busy(&self) -> bool {
         let rates = self.connections.state().speed.rates(Profile::PushdownDb, Instant::now());
         let most = rates.advertised_cores().map_or(REQUESTS_OF_UNKNOWN, |cores| cores * REQUESTS_PER_CORE);
         self.in_flight.load(Ordering::Relaxed) >= most
     }
 
-    /// Notes an answer.
+    /// Records an answer, which makes the node healthy.
     pub(crate) fn answered(&self) {
         *self.health.lock() = Health::default();
     }
 
-    /// Notes that it could not be reached, went silent, or broke off.
+    /// Records that the node could not be reached, sent nothing for too long, or broke off.
     pub(crate) fn failed(&self) {
         let mut health = self.health.lock();
         let rest = FIRST_REST.saturating_mul(1 << health.failures.min(16)).min(LONGEST_REST);
@@ -123,7 +125,7 @@ impl Node {
         tracing::debug!(node = self.url, rest_s = rest.as_secs(), "a node failed");
     }
 
-    /// Counts a request until the result is dropped.
+    /// Counts a request as in flight until the result is dropped.
     pub(crate) fn begin(self: &Arc<Self>) -> InFlight {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         InFlight(Arc::clone(self))

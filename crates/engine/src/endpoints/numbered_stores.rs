@@ -37,7 +37,7 @@ fn failed(what: impl Into<String>) -> Error {
     Error::Generic { store: "several stores", source: what.into().into() }
 }
 
-/// The path of an object of store number `store` in all of them.
+/// Returns the path, among several stores, of the object `key` in store number `store`.
 fn path(store: usize, key: &Path) -> Result<Path> {
     numbered(store, key).map_err(|error| failed(error.to_string()))
 }

@@ -2,7 +2,7 @@
 //! route.
 //!
 //! Signing and transport are object_store's, so credentials, proxies, TLS and counting are the same
-//! as for plain reads. Callers retry, since they know whether they passed on rows.
+//! as for plain reads. Retrying is left to the callers, which may have passed on rows already.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,10 +21,10 @@ use super::node::{InFlight, Node};
 use crate::access::{Mode, StoreAccess};
 use crate::error::{find_ours, from_object_store, with_cause};
 
-/// The most bytes of an error document that are read.
+/// Maximum size of an error document that is read, in bytes.
 const MAX_ERROR_BYTES: usize = 64 * 1024;
 
-/// Sends requests to one bucket, at its endpoint or at a node before it.
+/// Sends requests for one bucket, to its endpoint or to a node in front of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Poster {
     pub(crate) http: HttpClient,
@@ -37,7 +37,7 @@ pub(crate) struct Poster {
     pub(crate) credentials: Option<AwsCredentialProvider>,
     pub(crate) requester_pays: bool,
     pub(crate) idle_timeout: Duration,
-    /// The node, whose failures are noted.
+    /// The node that the requests go to, which records their failures.
     pub(crate) node: Option<Arc<Node>>,
 }
 
@@ -48,13 +48,13 @@ pub(crate) struct Refused {
 }
 
 impl Poster {
-    /// Refuses a request about an object that the policy does not permit to read.
+    /// Fails if the policy does not permit reading the object `key`.
     pub(crate) fn may_read(&self, key: impl AsRef<str>) -> Result<()> {
         self.access.check(Mode::Read, key)
     }
 
-    /// Sends a request to `path` below the bucket, its query included, and returns once the server
-    /// begins to answer. `location` is for messages.
+    /// Sends a request to `path` below the bucket, which includes the query string. Returns once
+    /// the server begins to answer. `location` is for errors.
     pub(crate) async fn post(
         &self,
         path: &str,
@@ -86,7 +86,7 @@ impl Poster {
         }))
     }
 
-    /// Asks for the head of the bucket, to see who answers.
+    /// Sends a HEAD request for the bucket, whose answer shows the kind of server.
     pub(super) async fn head(&self) -> Result<()> {
         let request = self.signed(Method::HEAD, "", &[], Bytes::new()).await?;
         self.http.execute(request).await.map(drop).map_err(|error| from_http(&error))
@@ -129,8 +129,8 @@ impl Poster {
 }
 
 fn from_http(error: &HttpError) -> Error {
-    // Transport failures, also a body cut short (a decoding error), may be retried; refusals of
-    // ours may not.
+    // Transport failures may be retried, including a body that is cut short (a decoding error).
+    // Errors of the engine's own checks may not.
     find_ours(error).unwrap_or_else(|| Error::new(ErrorKind::Unavailable, with_cause(error)))
 }
 
@@ -147,7 +147,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// The next bytes; `None` at their end. A server that is silent for too long is an error.
+    /// Returns the next bytes; `None` at the end. Fails if the server sends nothing for too long.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>> {
         let error = match tokio::time::timeout(self.idle_timeout, self.body.next()).await {
             Ok(Some(Ok(bytes))) => return Ok(Some(bytes)),
@@ -159,7 +159,7 @@ impl Answer {
         Err(error)
     }
 
-    /// Notes that the answer ended too early.
+    /// Records a failure of the node, since the answer ended too early.
     pub(crate) fn broke_off(&self) {
         self.in_flight.iter().for_each(|request| request.node().failed());
     }

@@ -1,4 +1,4 @@
-//! The clients of what is pushed to a store, or to the nodes before it.
+//! The clients through which work is pushed to a store, or to the nodes in front of it.
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ use crate::catalog::{DataObject, stores};
 use crate::settings::PushdownOptions;
 
 impl Backend {
-    /// The nodes before this store, once each has said what it is; `None` if no node answered, or if
-    /// the store is no bucket of the session's endpoint.
+    /// Returns the fleet of the nodes in front of this store, once each has shown its capability;
+    /// `None` if no node answered, or if the store is no bucket of the session's endpoint.
     pub(crate) async fn fleet(
         &self,
         nodes: Vec<Arc<Node>>,
@@ -32,7 +32,7 @@ impl Backend {
         fleet.capability().map(|_| Arc::new(fleet))
     }
 
-    /// A client for S3 Select of the store of `object`, or of the nodes before it.
+    /// Returns a client for S3 Select at the store of `object`, or at the nodes in front of it.
     pub(crate) fn select_client(
         &self,
         object: &DataObject,
@@ -43,8 +43,8 @@ impl Backend {
         self.posters(object, fleet, meters, options).map(SelectClient)
     }
 
-    /// A client for the fragment route of the store of `object` and of its replicas, or of the nodes
-    /// before it.
+    /// Returns a client for the fragment route at the store of `object` and its replicas, or at the
+    /// nodes in front of it.
     pub(crate) fn fragment_client(
         &self,
         object: &DataObject,

@@ -24,13 +24,14 @@ pub(crate) struct S3 {
     /// Signs requests; `None` sends them unsigned.
     pub(crate) signer: Option<AwsCredentialProvider>,
     pub(crate) requester_pays: bool,
-    /// What serves the bucket, by which its failures are noted where other stores can take over.
+    /// The endpoint as a node, which records failures so that other stores with the same objects
+    /// can take over.
     pub(crate) node: Arc<Node>,
 }
 
 impl fmt::Debug for S3 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The builder holds the secrets.
+        // Without the builder, which holds secrets.
         f.debug_struct("S3").field("bucket_url", &self.bucket_url).finish_non_exhaustive()
     }
 }
@@ -63,7 +64,7 @@ impl S3 {
     }
 }
 
-/// The endpoint of a bucket, and whether the program or its environment named it.
+/// Returns the endpoint of a bucket, and whether the program or its environment named it.
 pub(crate) fn endpoint_of(builder: &AmazonS3Builder) -> Result<(Url, bool)> {
     let named = builder.get_config_value(&Key::S3Endpoint).or_else(|| builder.get_config_value(&Key::Endpoint));
     let is_named = named.is_some();

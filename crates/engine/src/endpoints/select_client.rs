@@ -16,7 +16,7 @@ use super::profile::{Kind, Scanner};
 /// The characters that SigV4 does not encode in a path.
 const PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
-/// S3 Select at one bucket, or at the nodes before it.
+/// S3 Select at one bucket, or at the nodes in front of it.
 #[derive(Clone, Debug)]
 pub(crate) struct SelectClient(pub(crate) Posters);
 
@@ -28,7 +28,7 @@ pub(crate) struct SelectedObject {
     pub(crate) location: String,
     /// Sent as If-Match if the server honors it.
     pub(crate) if_match: Option<String>,
-    /// The kind whose speed the scan shows, if any.
+    /// The kind whose scan rate the request shows, if any.
     pub(crate) kind: Option<Kind>,
 }
 

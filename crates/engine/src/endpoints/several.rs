@@ -1,5 +1,5 @@
-//! Members of several stores: who has an object, who answers, and the order in which replicas are
-//! asked.
+//! The members of several stores: which of them hold an object, which are healthy, and in which
+//! order replicas are tried.
 
 use std::sync::Arc;
 
@@ -35,14 +35,14 @@ impl Backend {
         self.member_of(path).map_or_else(|| path.clone(), |(_, key)| key)
     }
 
-    /// The store of an object and its key there; `None` if this is one store.
+    /// Returns the store of an object and its key there; `None` if this is a single store.
     pub(crate) fn member_of(&self, path: &Path) -> Option<(&Arc<Backend>, Path)> {
         let Kind::Several(members) = &self.kind else { return None };
         let (number, key) = stores::number_and_key(path)?;
         Some((members.get(number)?, key))
     }
 
-    /// The store number `number`; this one if there are no others.
+    /// Returns store number `number`; a single store returns itself.
     pub(crate) fn store_number(&self, number: usize) -> Option<&Backend> {
         match &self.kind {
             Kind::Several(members) => members.get(number).map(Arc::as_ref),
@@ -55,17 +55,18 @@ impl Backend {
         self.member_of(&object.path).is_none_or(|(home, _)| home.capability(declared).fragment.is_some())
     }
 
-    /// The node that serves the bucket, by which its failures are noted.
+    /// Returns the node that records the failures of this bucket; `None` for other kinds of stores.
     pub(super) fn node(&self) -> Option<&Arc<Node>> {
         if let Kind::S3(s3) = &self.kind { Some(&s3.node) } else { None }
     }
 
-    /// Whether it has answered since it failed, if it ever did.
+    /// Whether the store has answered since its last failure, or never failed.
     pub(super) fn is_well(&self) -> bool {
         self.node().is_none_or(|node| node.is_well())
     }
 
-    /// The stores of an object with those that are well first, each with the object as it is there.
+    /// Returns the stores that hold an object, healthy ones first, each with the object as it is
+    /// there.
     pub(super) fn holders(&self, object: &DataObject) -> Vec<(&Arc<Backend>, DataObject)> {
         let Kind::Several(members) = &self.kind else { return vec![] };
         let numbers = std::iter::once(self.number_of(object)).chain(object.replicas.iter().copied());
@@ -76,7 +77,8 @@ impl Backend {
         all
     }
 
-    /// The path of an object in a store that is well, if one of those that hold it is.
+    /// Returns the path of an object in a healthy store; its own path if no store that holds it is
+    /// healthy.
     pub(crate) fn path_in_well(&self, object: &DataObject) -> Path {
         let Kind::Several(members) = &self.kind else { return object.path.clone() };
         let is_well = |number: &usize| members.get(*number).is_some_and(|member| member.is_well());
@@ -85,8 +87,8 @@ impl Backend {
         moved.map_or_else(|| object.path.clone(), |moved| moved.path)
     }
 
-    /// Asks the stores that have not answered yet what they are, by one HEAD each, and those that
-    /// failed once their rest is over, in the background.
+    /// Sends one HEAD request to each store that has not answered yet, to learn its capability.
+    /// Stores that failed are asked again in the background, once their pause is over.
     pub(crate) async fn greet(&self, meters: &Meters, options: &PushdownOptions) {
         let Kind::Several(members) = &self.kind else { return };
         let mut first = Vec::new();
@@ -101,7 +103,7 @@ impl Backend {
         join_all(first).await;
     }
 
-    /// Opens an object of one of several stores for plain reads, of any store that has it.
+    /// Opens an object for plain reads from any of the stores that hold it.
     pub(super) fn member_reader(
         &self,
         object: &DataObject,
@@ -116,7 +118,7 @@ impl Backend {
         if holders.is_empty() {
             return Ok(last_reader);
         }
-        // Others have the object, so one that fails is not waited for.
+        // Other stores hold the object, too, so a store that fails gets a single retry.
         let impatient = PushdownOptions { retries: 1, ..options.clone() };
         let open = |(member, own): (&Arc<Backend>, DataObject)| {
             Ok(Replica { reader: member.reader(&own, meters, &impatient)?, node: member.node().cloned() })

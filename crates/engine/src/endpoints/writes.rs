@@ -30,7 +30,7 @@ use url::Url;
 use super::{Backends, query_meters};
 use crate::error::{from_object_store_ref, to_datafusion};
 
-/// The time to wait for the cleanup of uploads, and the interval at which it is checked.
+/// Timeout for the cleanup of uploads, and the interval at which it is checked.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
@@ -39,7 +39,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 pub(crate) struct OpenUploads(Arc<AtomicUsize>);
 
 impl OpenUploads {
-    /// Returns once there are none, or after [`SETTLE_TIMEOUT`]: the store expires what is left.
+    /// Waits until there are none, at most for [`SETTLE_TIMEOUT`]. The store expires those that are
+    /// left.
     pub(crate) async fn settle(&self) {
         let since = Instant::now();
         while self.0.load(Relaxed) > 0 && since.elapsed() < SETTLE_TIMEOUT {
@@ -47,8 +48,8 @@ impl OpenUploads {
         }
     }
 
-    /// The same store. Uploads that are dropped are aborted; failures and complete objects are
-    /// noted in `writes`.
+    /// Wraps a store. Uploads that are dropped are aborted; failures and complete objects are
+    /// recorded in `writes`.
     pub(crate) fn watch(&self, store: Arc<dyn ObjectStore>, writes: &Writes) -> Arc<dyn ObjectStore> {
         Arc::new(Tidy { store, open: self.clone(), writes: writes.clone() })
     }
@@ -65,12 +66,12 @@ struct Written {
 }
 
 impl Writes {
-    /// The failure, once.
+    /// Takes the last failure; `None` after that.
     pub(crate) fn failure(&self) -> Option<Error> {
         self.written().failed.take()
     }
 
-    /// The objects that were written, once.
+    /// Takes the paths of the objects that were written.
     pub(crate) fn finished(&self) -> Vec<Path> {
         std::mem::take(&mut self.written().finished)
     }
@@ -93,7 +94,7 @@ impl Writes {
     }
 }
 
-/// The stores of one query.
+/// The stores of one query, as a registry for DataFusion.
 #[derive(Debug)]
 pub(crate) struct QueryStores {
     pub(crate) backends: Arc<Backends>,
@@ -140,8 +141,8 @@ impl ObjectStore for Tidy {
         let (store, location) = (Arc::clone(&self.store), location.clone());
         let (open, writes) = (self.open.clone(), self.writes.clone());
         open.0.fetch_add(1, Relaxed);
-        // On a task, so that the upload is counted even if the caller stops waiting before it has
-        // begun.
+        // Run on a task, so that the upload is counted until it ends, even if the caller stops
+        // waiting before it has begun.
         let begun = tokio::spawn(async move {
             match writes.note(store.put_multipart_opts(&location, options).await) {
                 Ok(upload) => Ok(TidyUpload { upload: Some(upload), location, open, writes }),
@@ -188,7 +189,7 @@ impl ObjectStore for Tidy {
     }
 }
 
-/// An upload until it is completed or aborted.
+/// A multipart upload, which is aborted if it is dropped before it is completed or aborted.
 #[derive(Debug)]
 struct TidyUpload {
     upload: Option<Box<dyn MultipartUpload>>,

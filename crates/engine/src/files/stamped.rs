@@ -1,4 +1,4 @@
-//! JSON files that record the version of the table they are about.
+//! JSON files that record the version of the table that their content is about.
 
 use std::fs;
 use std::io::BufWriter;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::put_in_place;
 
-/// Logs that `file` was not written.
+/// Logs the error if `file` was not written.
 pub(crate) fn note_failure(file: &Path, written: Result<(), Box<dyn std::error::Error>>) {
     if let Err(error) = written {
         tracing::debug!(file = %file.display(), %error, "statistics are not kept");
@@ -34,7 +34,7 @@ impl StampedFile {
         (kept.stamp == self.stamp).then_some(kept.figures)
     }
 
-    /// Writes the file, best effort.
+    /// Writes the file; an error is only logged.
     pub(crate) fn write(&self, figures: &impl Serialize) {
         let kept = Stamped { stamp: self.stamp.clone(), figures };
         let written = put_in_place(&self.file, |new| Ok(serde_json::to_writer(BufWriter::new(new), &kept)?));

@@ -39,8 +39,8 @@ pub(crate) enum Checked {
 }
 
 impl Checked {
-    /// The checked form of `left op right`; `None` if DataFusion's own is checked, or cannot
-    /// overflow.
+    /// Returns the checked form of `left op right`; `None` if DataFusion's own operator is checked
+    /// or cannot overflow.
     pub(crate) fn of(left: &DataType, op: Operator, right: &DataType) -> Option<Self> {
         use Operator::{BitwiseShiftLeft, BitwiseShiftRight, Divide, Minus, Modulo, Multiply, Plus};
         let integers = left.is_integer() && right.is_integer();
@@ -85,8 +85,8 @@ fn is_float(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Float32 | DataType::Float64)
 }
 
-/// Whether a decimal has the maximum precision. Results of lower precision have room for every sum
-/// and product.
+/// Returns whether a decimal has the maximum precision. A result of lower precision has room for
+/// every sum and product.
 fn is_widest(data_type: &DataType) -> bool {
     match data_type {
         DataType::Decimal128(precision, _) => *precision == DECIMAL128_MAX_PRECISION,
@@ -165,8 +165,9 @@ impl ScalarUDFImpl for CheckedArithmetic {
     }
 }
 
-/// Writes the column name of `function` behind `name`. Operands that are checked too are written
-/// here: as names of their own, each level of a long sum would copy all levels below it.
+/// Appends the column name of `function` to `name`. Operands that are checked functions themselves
+/// are appended recursively: as separate names, each level of a long sum would copy all levels
+/// below it.
 fn write_name(function: &CheckedArithmetic, args: &[Expr], name: &mut String) -> std::fmt::Result {
     let operand = |expr: &Expr, name: &mut String| {
         if let Expr::ScalarFunction(call) = expr

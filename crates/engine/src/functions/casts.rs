@@ -10,10 +10,10 @@
 //! | a `DOUBLE` or `REAL` to text | `1.0`, `1e+20`, `1e-05`, `NaN`, `Infinity` | `1.0`, `1e20`, `1e-5`, `NaN`, `inf` |
 //! | a `DOUBLE` beyond `REAL` to it | an error | infinity |
 //!
-//! DataFusion takes `CAST(d AS INT) = 3` for `d = 3`, and `CAST(d AS DECIMAL(9, 1)) = 3.4` for `d =
-//! 3.4`, although the cast loses digits. It does not look into these functions.
+//! DataFusion simplifies `CAST(d AS INT) = 3` to `d = 3`, and `CAST(d AS DECIMAL(9, 1)) = 3.4` to
+//! `d = 3.4`, although the cast loses digits. It does not simplify calls of these functions.
 //!
-//! Scans have arrow's casts, since S3 Select writes values like them. So only casts of decimals are
+//! Scans use arrow's casts, since S3 Select writes values like them. So only casts of decimals are
 //! pushed ([`in_storage`]).
 
 use std::fmt::Write;
@@ -38,8 +38,8 @@ use pushdowndb_contract::Error;
 
 use crate::error::to_datafusion;
 
-/// The function that casts `from` to `to`; `None` if arrow's cast is right. A `safe` one gives NULL
-/// for values that cannot be cast.
+/// Returns the function that casts `from` to `to`; `None` if arrow's cast is right. With `safe`,
+/// values that cannot be cast become NULL.
 pub(crate) fn function(from: &DataType, to: &DataType, safe: bool) -> Option<Arc<ScalarUDF>> {
     let is_text = matches!(to, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
     let ours = match from {
@@ -58,13 +58,13 @@ pub(crate) fn function(from: &DataType, to: &DataType, safe: bool) -> Option<Arc
     ours.then(|| Arc::new(ScalarUDF::from(OwnCast { name, from: from.clone(), to: to.clone(), safe, signature })))
 }
 
-/// The arguments of [`function`] that made this one; `None` if it made none.
+/// Returns the arguments with which [`function`] made this one; `None` if it did not make it.
 pub(crate) fn made_of(function: &ScalarUDF) -> Option<(&DataType, &DataType, bool)> {
     function.inner().downcast_ref::<OwnCast>().map(|cast| (&cast.from, &cast.to, cast.safe))
 }
 
-/// The types to which storage casts a value, one after the other, for the same result as a function
-/// that [`function`] made. `None` for other functions, and if storage has another result.
+/// Returns the types to which storage casts a value, one after the other, for the same result as
+/// `function`. Returns `None` if this module did not make it, or if storage has no such cast.
 pub(crate) fn in_storage(function: &ScalarUDF) -> Option<Vec<DataType>> {
     let cast = function.inner().downcast_ref::<OwnCast>().filter(|cast| !cast.safe)?;
     match (&cast.from, &cast.to) {
@@ -95,7 +95,7 @@ impl ScalarUDFImpl for OwnCast {
         &self.name
     }
 
-    /// The column name of a cast.
+    /// Returns the column name of a plain cast.
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
         Ok(match args {
             [value] => Expr::Cast(Cast::new(Box::new(value.clone()), self.to.clone())).schema_name().to_string(),
@@ -153,13 +153,13 @@ impl OwnCast {
         Ok(cast(&texts, &self.to)?)
     }
 
-    /// Arrow's cast, which fails or gives NULL.
+    /// Casts like arrow; a value that cannot be cast is an error, or NULL if `safe`.
     fn arrow(&self, values: &dyn Array, to: &DataType) -> Result<ArrayRef> {
         let options = CastOptions { safe: self.safe, ..CastOptions::default() };
         Ok(cast_with_options(values, to, &options)?)
     }
 
-    /// Casts to REAL; numbers that are too large are errors, or NULL.
+    /// Casts to REAL; a number that is too large is an error, or NULL if `safe`.
     fn real(&self, values: &ArrayRef) -> Result<ArrayRef> {
         let wide = values.as_primitive::<Float64Type>();
         let is_lost = |value: f64| value.is_finite() && (value as f32).is_infinite();

@@ -18,7 +18,7 @@ use pushdowndb_contract::Error;
 
 use crate::error::to_datafusion;
 
-/// The function.
+/// Returns the function `sum`.
 pub(crate) fn function() -> Arc<AggregateUDF> {
     Arc::new(AggregateUDF::from(CheckedSum(sum_udaf())))
 }
@@ -26,13 +26,13 @@ pub(crate) fn function() -> Arc<AggregateUDF> {
 #[derive(Debug, Eq, Hash, PartialEq)]
 struct CheckedSum(Arc<AggregateUDF>);
 
-/// The type of the numbers, whose sum has the same kind of type.
+/// The kind of the numbers and of their sum.
 #[derive(Clone, Copy, Debug)]
 enum Whole {
     Signed,
     Unsigned,
-    /// Decimals of 38 digits with this scale. Sums of narrower ones have ten more digits, which
-    /// overflow after 10^10 rows.
+    /// Decimals of 38 digits with this scale. Sums of narrower decimals are left to DataFusion:
+    /// they have ten more digits than the numbers, and overflow only after 10^10 rows.
     Decimal(i8),
 }
 
@@ -135,9 +135,10 @@ impl AggregateUDFImpl for CheckedSum {
 struct Sum {
     of: Whole,
     sum: i128,
-    /// Rows that are not NULL; a sum of none is NULL.
+    /// Number of rows that are not NULL; without any, the sum is NULL.
     rows: u64,
-    /// Whether 128 bits overflowed: 2^64 integers fit, but not two of the largest decimals.
+    /// Whether 128 bits overflowed: the sum of 2^64 integers fits, but not that of two of the
+    /// largest decimals.
     is_over: bool,
 }
 
@@ -239,12 +240,12 @@ impl Accumulator for DistinctSum {
     }
 }
 
-/// The sums of groups.
+/// The sums of all groups.
 #[derive(Debug)]
 struct Sums {
     of: Whole,
     sums: Vec<Option<i128>>,
-    /// Whether 128 bits overflowed for one of them.
+    /// Whether 128 bits overflowed for a group.
     is_over: bool,
 }
 

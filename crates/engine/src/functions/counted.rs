@@ -12,7 +12,7 @@ use datafusion::common::{Result, ScalarValue, exec_err};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, Signature, Volatility};
 
-/// The functions.
+/// Returns the functions of this module.
 pub(crate) fn functions() -> [Arc<AggregateUDF>; 3] {
     [Asked::Mode, Asked::Histogram, Asked::Product].map(|asked| {
         let signature = match asked {
@@ -25,7 +25,7 @@ pub(crate) fn functions() -> [Arc<AggregateUDF>; 3] {
 
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 enum Asked {
-    /// The most frequent value; the least one of several.
+    /// The most frequent value; of several, the least.
     Mode,
     /// A map of the values and how often they occur.
     Histogram,
@@ -38,7 +38,7 @@ struct Counted {
     signature: Signature,
 }
 
-/// The entries of a map from values of this type to counts.
+/// Returns the fields of a map from values of this type to counts.
 fn entries(value: &DataType) -> Fields {
     vec![Field::new("key", value.clone(), false), Field::new("value", DataType::UInt64, true)].into()
 }
@@ -93,7 +93,7 @@ struct Counts {
     asked: Asked,
     value: DataType,
     counts: HashMap<ScalarValue, u64>,
-    /// The bytes of the values.
+    /// The memory of the values in bytes.
     bytes: usize,
 }
 

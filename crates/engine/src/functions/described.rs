@@ -1,6 +1,6 @@
-//! What the functions of this folder compute, for the page of functions.
+//! Descriptions of the functions in this folder, for the page of functions.
 
-/// A line on each function that is new here.
+/// One line about each function that DataFusion lacks.
 pub(crate) const DESCRIBED: &[(&str, &str)] = &[
     ("age", "The months, days and time between two times, as PostgreSQL counts them: `age(to, from)`"),
     ("bit_count", "The number of bits that are set in a whole number"),

@@ -1,8 +1,8 @@
 //! Fields of structs, elements and slices: `s.Name`, `l[1]`, `t[1:3]`, `m[key]`.
 //!
-//! A field is found whatever its case, if that leaves one, as columns are. Texts have elements and
-//! slices as lists have, counted in characters from 1, or from the end if they are negative. A key
-//! of a map may be computed. Of a column of text, `j.key` is the JSON at that key.
+//! The name of a field matches in any case, like that of a column, if this leaves one field. Texts
+//! have elements and slices like lists: they count characters from 1, or from the end if negative.
+//! The key of a map may be an expression. On a text column, `j.key` is the JSON at that key.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use datafusion::logical_expr::{Expr, ExprSchemable, GetFieldAccess, ScalarUDF, c
 use super::json;
 use super::simple::Simple;
 
-/// Plans what stands behind a value in brackets or behind a dot.
+/// Plans access by brackets or by a dot after a value.
 #[derive(Debug)]
 pub(crate) struct FieldAccess;
 
@@ -59,7 +59,7 @@ impl ExprPlanner for FieldAccess {
         let mut expr = Expr::Column(Column::from((qualifier, field)));
         let mut data_type = Some(field.data_type());
         for name in nested_names {
-            // A text is taken for JSON.
+            // A text is read as JSON.
             if data_type.is_some_and(is_text) {
                 expr = json::extract().call(vec![expr, lit(name.as_str())]);
                 continue;
@@ -80,7 +80,8 @@ fn is_text(data_type: &DataType) -> bool {
     }
 }
 
-/// The name of the field that `name` means: the same, or the only one that differs in case alone.
+/// Returns the field that `name` means: the one of that name, or the only one that differs in case
+/// alone.
 fn own_name<'a>(fields: &'a Fields, name: &str) -> Option<&'a str> {
     if let Some((_, field)) = fields.find(name) {
         return Some(field.name());
@@ -89,7 +90,7 @@ fn own_name<'a>(fields: &'a Fields, name: &str) -> Option<&'a str> {
     alike.next().filter(|_| alike.next().is_none()).map(|field| field.name().as_str())
 }
 
-/// The function of slices of texts: `text_slice(text, from, to)`.
+/// Returns the function of slices of texts: `text_slice(text, from, to)`.
 fn text_slice() -> Arc<ScalarUDF> {
     let slice = Simple {
         name: "text_slice",
@@ -104,7 +105,7 @@ fn text_slice() -> Arc<ScalarUDF> {
     slice.function()
 }
 
-/// The function, for a session.
+/// Returns the functions to register in a session.
 pub(crate) fn functions() -> Vec<Arc<ScalarUDF>> {
     vec![text_slice()]
 }

@@ -10,7 +10,7 @@
 //! simple                                                         what most of the new ones are made of
 //! ```
 //!
-//! Functions that others can express are no functions here, but rewritten in the statement
+//! A function that others can express is not implemented here, but rewritten in the statement
 //! ([`crate::sql::syntax::macros`]).
 
 pub(crate) mod arithmetic;

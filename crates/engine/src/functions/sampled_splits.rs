@@ -1,5 +1,5 @@
-//! `sampled_splits(share, seed, is_repeatable)`, the condition that TABLESAMPLE SYSTEM becomes. A rule
-//! makes it a part of the scan ([`crate::rules::sample_splits`]).
+//! `sampled_splits(share, seed, is_repeatable)`, the condition into which TABLESAMPLE SYSTEM is
+//! rewritten. A rule makes it a part of the scan ([`crate::rules::sample_splits`]).
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Result, plan_err};
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 
-/// The name.
+/// The name of the function.
 pub(crate) const NAME: &str = "sampled_splits";
 
-/// The function.
+/// Returns the function.
 pub(crate) fn function() -> Arc<ScalarUDF> {
     Arc::new(ScalarUDF::from(SampledSplits { signature: Signature::any(3, Volatility::Volatile) }))
 }

@@ -1,4 +1,4 @@
-//! A scalar function of few parts.
+//! A scalar function that is made of a name and a few function pointers.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -11,24 +11,25 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
-/// Simplifies a call with these arguments, whose types the context knows.
+/// Simplifies a call with these arguments. The context gives their types.
 pub(super) type Simplify = fn(Vec<Expr>, &SimplifyContext) -> Result<ExprSimplifyResult>;
 
-/// A scalar function: its name, the types it takes and returns, and how it computes.
+/// A scalar function: its name, its types, and how it computes.
 #[derive(Debug)]
 pub(super) struct Simple {
     pub name: &'static str,
-    /// The types that arguments of these types are cast to; an error if it does not take them.
+    /// Returns the types that arguments of these types are cast to. Fails if the function does not
+    /// take them.
     pub takes: fn(&[DataType]) -> Result<Vec<DataType>>,
-    /// The type of its result for arguments of these types.
+    /// Returns the type of the result for arguments of these types.
     pub returns: fn(&[DataType]) -> Result<DataType>,
-    /// Its results for rows of arguments.
+    /// Computes the result of each row; the second argument is the number of rows.
     pub compute: fn(&[ArrayRef], usize) -> Result<ArrayRef>,
     pub simplify: Option<Simplify>,
 }
 
 impl Simple {
-    /// The function.
+    /// Converts this to a DataFusion function.
     pub(super) fn function(self) -> Arc<ScalarUDF> {
         let signature = Signature::user_defined(Volatility::Immutable);
         Arc::new(ScalarUDF::from(SimpleFunction { simple: self, signature }))

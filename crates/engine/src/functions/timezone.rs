@@ -8,8 +8,8 @@
 //! TIMESTAMP '2024-07-01 12:00:00' AT TIME ZONE 'Europe/Berlin'     =  TIMESTAMPTZ '2024-07-01 10:00:00Z'
 //! ```
 //!
-//! DataFusion 55.2 makes both an instant that is shown in the zone. A date or a text counts as an
-//! instant, as in PostgreSQL.
+//! In DataFusion 55.2, both results are instants that are shown in the zone. A date or a text
+//! counts as an instant, as in PostgreSQL.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
-/// The function.
+/// Returns the function `timezone`.
 pub(crate) fn function() -> Arc<ScalarUDF> {
     Arc::new(ScalarUDF::from(Timezone { signature: Signature::user_defined(Volatility::Immutable) }))
 }
@@ -30,10 +30,10 @@ struct Timezone {
     signature: Signature,
 }
 
-/// The zone in which instants are shown, whichever they were computed from.
+/// The zone in which instants are shown, whatever zone they were computed from.
 const UTC: &str = "UTC";
 
-/// The type of `time AT TIME ZONE`.
+/// Returns the type of `time AT TIME ZONE`.
 fn result_type(time: &DataType) -> Result<DataType> {
     match time {
         DataType::Timestamp(unit, None) => Ok(DataType::Timestamp(*unit, Some(UTC.into()))),

@@ -1,4 +1,4 @@
-//! Texts that are compared with truth values: `b = 'true'`.
+//! Constant texts that are compared with truth values: `b = 'true'`.
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, Result, ScalarValue};
@@ -6,7 +6,7 @@ use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExp
 use datafusion::logical_expr::{Expr, ExprSchemable};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
-/// Takes a constant text beside a BOOLEAN for the value it spells.
+/// Plans a constant text that is compared with a BOOLEAN as the truth value that it spells.
 #[derive(Debug)]
 pub(crate) struct TruthTexts;
 
@@ -25,7 +25,8 @@ impl ExprPlanner for TruthTexts {
     }
 }
 
-/// What `side` means beside `other`, if that is a BOOLEAN and `side` spells one.
+/// Returns the truth value that `side` means when it is compared with `other`; `None` unless
+/// `other` is a BOOLEAN and `side` spells one.
 fn meant(side: &Expr, other: &Expr, schema: &DFSchema) -> Option<Expr> {
     let Expr::Literal(value, metadata) = side else { return None };
     let value = spelled(value.try_as_str()??)?;
@@ -33,7 +34,7 @@ fn meant(side: &Expr, other: &Expr, schema: &DFSchema) -> Option<Expr> {
     is_boolean.then(|| Expr::Literal(ScalarValue::Boolean(Some(value)), metadata.clone()))
 }
 
-/// The truth value that a text spells.
+/// Returns the truth value that a text spells; `None` if it spells none.
 fn spelled(text: &str) -> Option<bool> {
     match text.trim().to_ascii_lowercase().as_str() {
         "true" | "t" | "yes" | "y" | "on" | "1" => Some(true),

@@ -15,7 +15,7 @@ use pushdowndb_scan::{nested_type, sql_type};
 
 use super::simple::Simple;
 
-/// The functions.
+/// Returns the functions of this module.
 pub(crate) fn functions() -> Vec<Arc<ScalarUDF>> {
     let one = |types: &[DataType]| match types {
         [_] => Ok(types.to_vec()),
@@ -48,7 +48,7 @@ pub(crate) fn functions() -> Vec<Arc<ScalarUDF>> {
             _ => plan_err!("length takes one text or list"),
         },
         compute: lengths,
-        // The functions that lie below are known to scans.
+        // Scans support the functions that a call is simplified to.
         simplify: Some(|args, info| {
             let [value] = args.as_slice() else { return Ok(ExprSimplifyResult::Original(args)) };
             Ok(ExprSimplifyResult::Simplified(match info.get_data_type(value)?.is_list() {
@@ -82,7 +82,7 @@ pub(crate) fn functions() -> Vec<Arc<ScalarUDF>> {
     vec![type_of.function(), len.function(), hash.function(), bits.function()]
 }
 
-/// The name of a type in SQL, also of the types within it.
+/// Returns the SQL name of a type, including the types within it.
 fn type_name(data_type: &DataType) -> String {
     nested_type(data_type, &|plain| match plain {
         DataType::Int32 => "INTEGER".to_owned(),
@@ -90,7 +90,7 @@ fn type_name(data_type: &DataType) -> String {
     })
 }
 
-/// The type of the length of a value of this type: that of the function that computes it.
+/// Returns the type of the length of a value: that of the function that computes the length.
 fn length_type(data_type: &DataType) -> Result<DataType> {
     match data_type.is_list() {
         true => Ok(DataType::Int64),
@@ -120,7 +120,7 @@ fn lengths(args: &[ArrayRef], _: usize) -> Result<ArrayRef> {
 
 fn bits(args: &[ArrayRef], _: usize) -> Result<ArrayRef> {
     let Some(values) = args.first() else { return plan_err!("bit_count takes one value") };
-    // Negative numbers have the bits of their own type.
+    // A negative number has as many bits as its own type.
     let width: u32 = match values.data_type() {
         DataType::Int8 => 8,
         DataType::Int16 => 16,

@@ -28,12 +28,12 @@ pub(crate) struct Ran {
     pub(crate) statement: Arc<str>,
     /// The usage before the plan started.
     pub(crate) planning: Usage,
-    /// The plan's rows, if the result has other rows.
+    /// The number of rows of the plan, if the result of the statement has other rows.
     pub(crate) rows: Option<Arc<AtomicU64>>,
 }
 
 impl Ran {
-    /// The profile so far.
+    /// Returns the profile so far.
     pub(crate) fn profile(&self, query: &QueryContext) -> Profile {
         let mut usage = query.usage();
         if let Some(rows) = &self.rows {
@@ -137,7 +137,8 @@ fn decision(explanation: &Explanation) -> Decision {
 }
 
 impl RemoteScanExec {
-    /// The estimate of the last decision about the scan, or else the estimate that caps use.
+    /// Returns the estimate of the last decision about the scan, or else the estimate that caps
+    /// use.
     fn expected(&self) -> Measures {
         if self.reuses() {
             return Measures { bytes: Some(0), requests: Some(0), ..Measures::default() };
@@ -158,7 +159,7 @@ impl From<Estimate> for Measures {
     }
 }
 
-/// The name of an operator in words: `HashJoinExec` is a hash join.
+/// Returns the name of an operator in words: `HashJoinExec` is `Hash join`.
 fn in_words(name: &str) -> String {
     let mut words = String::new();
     let name = name.split('(').next().unwrap_or(name);
@@ -173,7 +174,7 @@ fn in_words(name: &str) -> String {
     words
 }
 
-/// The rest of an operator's line, after its name.
+/// Returns the rest of an operator's line, after its name.
 fn detail(line: &str, name: &str) -> String {
     let line = line.trim();
     line.strip_prefix(name).unwrap_or(line).trim_start_matches(':').trim_start().to_owned()

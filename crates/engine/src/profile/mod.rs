@@ -24,7 +24,7 @@ pub struct Profile {
     pub root: Operator,
     /// The usage before the plan ran: listing objects, and reading statistics and indexes.
     pub planning: Usage,
-    /// The usage in all.
+    /// The usage in total.
     pub usage: Usage,
     /// The cost.
     pub bill: Bill,
@@ -45,7 +45,7 @@ pub struct Operator {
     pub actual: Measures,
     /// Details of a scan.
     pub scan: Option<Scan>,
-    /// The decisions about it, with reasons.
+    /// The decisions about the operator, with reasons.
     pub decisions: Vec<Decision>,
     /// The inputs.
     pub children: Vec<Operator>,
@@ -62,7 +62,8 @@ pub struct Measures {
     pub requests: Option<u64>,
     /// Seconds from a scan's first request to its last row, or busy seconds of other operators.
     pub seconds: Option<f64>,
-    /// For a scan: requests, bytes, storage's time, and the engine's machine for its seconds.
+    /// The cost of a scan in dollars: requests, bytes, storage's time, and the engine's machine for
+    /// its seconds.
     pub usd: Option<f64>,
     /// Bytes spilled by an operator whose data did not fit into memory.
     pub spilled: Option<u64>,
@@ -126,7 +127,7 @@ impl Profile {
 }
 
 impl Operator {
-    /// The nearest inputs that do more than pass rows on.
+    /// Returns the inputs, with each plumbing operator replaced by its own inputs.
     pub fn shown_children(&self) -> Vec<&Operator> {
         let seen_through = |child| match child {
             &Operator { is_plumbing: true, .. } => Operator::shown_children(child),

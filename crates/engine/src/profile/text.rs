@@ -15,10 +15,10 @@ use pushdowndb_cost::{Bill, Usage, units};
 
 use super::{Decision, Measures, Operator, Profile, Scan};
 
-/// The most characters of an operator's details; EXPLAIN shows all of them.
+/// Maximum number of characters of an operator's details; EXPLAIN shows all of them.
 const MAX_DETAIL_CHARS: usize = 240;
 
-/// The tree, then the whole query.
+/// Writes the tree of operators, then the totals of the query.
 pub(crate) fn profile(profile: &Profile) -> String {
     let mut text = String::new();
     tree(&mut text, &profile.root, "", "");

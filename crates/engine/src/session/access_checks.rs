@@ -1,9 +1,9 @@
 //! Checks of a statement against the access policy: folders and files that DataFusion would open by
 //! itself.
 //!
-//! Stores check every call as well. Here a statement is refused before DataFusion asks the disk
-//! about a location, and where it opens something that belongs to no store: the folder for spilled
-//! data, and files that settings name.
+//! Stores check every call as well. The checks here refuse a statement before DataFusion looks for
+//! its location on the disk. They also cover what belongs to no store: the folder for spilled data,
+//! and files that settings name.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use crate::catalog::{TableLocation, stores};
 use crate::error::{from_datafusion, to_datafusion};
 use crate::settings::{LOCATION_SETTINGS, PRICE_BOOK, WORKERS};
 
-/// Refuses a plan that names a location which the policy does not permit.
+/// Fails if a plan names a location that the policy does not permit.
 pub(super) fn check(access: &Access, plan: &LogicalPlan) -> Result<()> {
     if access.is_everything() {
         return Ok(());
@@ -43,19 +43,20 @@ pub(super) fn check(access: &Access, plan: &LogicalPlan) -> Result<()> {
     checked.map(|_| ()).map_err(from_datafusion)
 }
 
-/// Checks a SET: refused if its value is a place that the policy does not permit.
+/// Checks a SET. Fails if its value is a location that the policy does not permit; a permitted
+/// folder is replaced by its real path.
 pub(crate) fn checked_setting(access: &Access, plan: LogicalPlan) -> Result<LogicalPlan> {
     let LogicalPlan::Statement(Statement::SetVariable(SetVariable { variable, value })) = plan else { return Ok(plan) };
     if variable.eq_ignore_ascii_case(WORKERS) && !value.is_empty() && !access.is_everything() {
-        // Workers are sent the token, and read what they can reach.
+        // Workers receive the token and read whatever they can reach, so SQL must not name them.
         let message = format!("{WORKERS} is for whoever starts the session: --set {WORKERS}=...");
         return Err(Error::new(ErrorKind::Denied, message));
     }
     let place = LOCATION_SETTINGS.iter().find(|(name, _)| name.eq_ignore_ascii_case(&variable)).map(|(_, mode)| *mode);
     let value = match place {
-        // Checked when the file is read.
+        // A price book is checked when its file is read.
         Some(_) if variable.eq_ignore_ascii_case(PRICE_BOOK) => value,
-        // The default, which is checked when something is spilled.
+        // The empty value is the default folder, which is checked when something is spilled.
         Some(_) if value.is_empty() => value,
         Some(mode) if !access.is_everything() => {
             let folder = access.folder(mode, Path::new(&value)).map_err(|error| error.context(&variable))?;
@@ -69,7 +70,7 @@ pub(crate) fn checked_setting(access: &Access, plan: LogicalPlan) -> Result<Logi
     Ok(LogicalPlan::Statement(Statement::SetVariable(SetVariable { variable, value })))
 }
 
-/// The price book of this name: a shipped one, or one read from a file at this path.
+/// Returns the price book of this name: a shipped one, or one from a file at this path.
 pub(crate) fn price_book(access: &Access, name: &str) -> Result<PriceBook> {
     if access.is_everything() || PriceBook::shipped().any(|shipped| shipped == name) {
         return PriceBook::named_or_path(name);

@@ -19,18 +19,18 @@ use crate::catalog::file::TableKind;
 /// The catalog and schema of names that have neither.
 pub(super) const DEFAULT: (&str, &str) = ("datafusion", "public");
 
-/// Whether a table lies in the default schema, the only one that is kept.
+/// Returns whether a table lies in the default schema, the only one that the catalog file keeps.
 pub(super) fn is_default(table: &TableReference) -> bool {
     table.catalog().is_none_or(|catalog| catalog == DEFAULT.0)
         && table.schema().is_none_or(|schema| schema == DEFAULT.1)
 }
 
-/// The name of a table in the catalog file: short if it lies in the default schema.
+/// Returns the name of a table in the catalog file: without a schema if that is the default one.
 pub(super) fn short_name(table: &TableReference) -> String {
     if is_default(table) { table.table().to_owned() } else { table.to_string() }
 }
 
-/// The catalogs of a session, and how names are resolved that they lack.
+/// The catalogs of a session, and a factory of tables for the names that they lack.
 #[derive(Clone, Debug)]
 pub(super) struct StatementCatalogs {
     catalogs: Arc<dyn CatalogProviderList>,
@@ -40,8 +40,8 @@ pub(super) struct StatementCatalogs {
 }
 
 impl StatementCatalogs {
-    /// The `catalogs` of a session with the tables of its catalog file, where `undeclared` resolves
-    /// names that are in neither schema.
+    /// Combines the `catalogs` of a session with the tables of its catalog file. `undeclared`
+    /// resolves names that are in neither of them.
     pub(super) fn new(
         catalogs: Arc<dyn CatalogProviderList>,
         declared: Arc<DeclaredTables>,
@@ -150,7 +150,7 @@ impl SchemaProvider for Schema {
     }
 }
 
-/// DataFusion's information schema, with our columns.
+/// DataFusion's information schema, in which `columns` shows the types of SQL.
 #[derive(Debug)]
 struct InformationSchema {
     theirs: InformationSchemaProvider,

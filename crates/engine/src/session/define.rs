@@ -12,7 +12,8 @@ use crate::catalog::file::TableKind;
 use crate::error::from_datafusion;
 
 impl Engine {
-    /// Runs CREATE or DROP. A table of the catalog file exists before DataFusion has heard of it.
+    /// Runs CREATE or DROP. A table of the catalog file counts as existing even if DataFusion's
+    /// catalog does not have it yet.
     pub(super) async fn define(&self, run: &StatementRun, ddl: DdlStatement) -> Result<QueryResult> {
         let exists = |name: &TableReference| run.context().table_exist(name.clone()).map_err(from_datafusion);
         let execute = async |ddl| {
@@ -51,7 +52,7 @@ impl Engine {
                         self.forget_rows(&name, TableKind::Memory)?;
                         match is_kept {
                             true => self.keep_table(&reference, &run.text, lists_columns).await?,
-                            // It hides one that was kept.
+                            // The new table is not kept, but replaces one that may be.
                             false if is_there || is_waiting => self.declared.remove(&name)?,
                             false => {}
                         }
@@ -90,7 +91,7 @@ impl Engine {
         Ok(run.no_rows(StatementKind::Definition))
     }
 
-    /// Forgets the kept rows of a table in memory that becomes one of another `kind`.
+    /// Deletes the kept rows of a table in memory if one of another `kind` replaces it.
     fn forget_rows(&self, name: &str, kind: TableKind) -> Result<()> {
         match self.declared.get(name) {
             Some(kept) if kept.kind == TableKind::Memory && kind != TableKind::Memory => self.declared.remove(name),
@@ -98,7 +99,7 @@ impl Engine {
         }
     }
 
-    /// Counts the rows of a new table in memory as those of its statement.
+    /// Counts the rows of a new table in memory as rows of its statement.
     async fn count_rows(&self, run: &StatementRun, name: &TableReference) {
         let Ok(table) = run.context().table_provider(name.clone()).await else { return };
         let Some(table) = table.downcast_ref::<datafusion::catalog::MemTable>() else { return };
@@ -113,18 +114,18 @@ fn taken(name: &str) -> Error {
     Error::invalid(format!("table {name} exists already; DROP it or use CREATE OR REPLACE"))
 }
 
-/// The words of a statement's beginning, in upper case.
+/// Returns the words of a statement in upper case.
 fn words(text: &str) -> impl Iterator<Item = String> {
     text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| !word.is_empty()).map(str::to_uppercase)
 }
 
-/// Whether a CREATE is of a table or view of the session alone.
+/// Returns whether a CREATE is of a temporary table or view.
 fn is_temporary(text: &str) -> bool {
     let marks = ["CREATE", "OR", "REPLACE", "LOCAL", "GLOBAL"];
     words(text).find(|word| !marks.contains(&word.as_str())).is_some_and(|word| word == "TEMP" || word == "TEMPORARY")
 }
 
-/// Whether a CREATE TABLE lists columns instead of taking those of a query.
+/// Returns whether a CREATE TABLE lists columns instead of taking those of a query.
 fn lists_columns(text: &str) -> bool {
     !words(text).any(|word| word == "AS")
 }

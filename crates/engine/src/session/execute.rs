@@ -34,22 +34,23 @@ use crate::writing::endpoints::located;
 use crate::writing::insert::as_copy;
 
 impl Engine {
-    /// Cuts a script into statements.
+    /// Splits a script into statements.
     ///
     /// # Errors
     ///
-    /// The text is not SQL. Mistakes within a statement show when it runs.
+    /// Returns an error if the text is not SQL. Mistakes inside a statement are reported when it
+    /// runs.
     pub fn parse(&self, sql: &str) -> Result<Vec<Statement>> {
         script::parse(sql)
     }
 
-    /// Runs the one statement that `sql` holds. Rows are computed as they are read from the result.
+    /// Runs the single statement in `sql`. Rows are computed as they are read from the result.
     pub async fn execute(&self, sql: &str) -> Result<QueryResult> {
         self.run(&Statement::parse(sql)?, |_| ()).await
     }
 
-    /// Runs a statement of a script. `watch` gets its context before anything is done, to show the
-    /// progress: CREATE INDEX does all of its work before there is a result.
+    /// Runs a statement of a script. `watch` is called with its context before any work, to show
+    /// the progress: CREATE INDEX does all of its work before there is a result.
     pub async fn run(
         &self,
         statement: &Statement,
@@ -61,8 +62,8 @@ impl Engine {
         self.run_capped(&run, statement, work).await
     }
 
-    /// Runs `work` of `statement` as [`Engine::within_caps`] does. CREATE INDEX checks its caps itself,
-    /// since it removes what it wrote.
+    /// Runs `work` of `statement` like [`Engine::within_caps`]. CREATE INDEX is not stopped there:
+    /// it checks the caps itself, so that it can remove what it wrote.
     pub(super) async fn run_capped<T>(
         &self,
         run: &StatementRun,
@@ -75,8 +76,8 @@ impl Engine {
         }
     }
 
-    /// Runs `work` of a statement until it is done or exceeds the session's caps: planning takes
-    /// requests, which may hang.
+    /// Runs `work` of a statement until it is done or the session's caps are exceeded. The caps
+    /// also hold during planning, whose requests may hang.
     pub(super) async fn within_caps<T>(&self, run: &StatementRun, work: impl Future<Output = Result<T>>) -> Result<T> {
         tokio::select! {
             biased;
@@ -88,7 +89,7 @@ impl Engine {
         }
     }
 
-    /// Runs a statement that was parsed.
+    /// Runs a parsed statement.
     pub(super) async fn run_command(&self, run: &StatementRun, command: Command) -> Result<QueryResult> {
         match command {
             Command::Index(index) => self.run_index(run, index).await,
@@ -124,7 +125,7 @@ impl Engine {
         }
     }
 
-    /// Gives an INSERT the columns that its query has.
+    /// Gives an INSERT … BY NAME the columns of its query.
     async fn with_columns(&self, run: &StatementRun, mut tree: SqlStatement) -> Result<SqlStatement> {
         let wrong = || Error::invalid("INSERT INTO t BY NAME takes a query, and no list of columns");
         let SqlStatement::Statement(statement) = &mut tree else { return Err(wrong()) };
@@ -156,7 +157,8 @@ impl Engine {
         Ok(run.rows(summarize.shown(&schema, &figures)?))
     }
 
-    /// Runs PIVOT and UNPIVOT, after a query for the values that become columns, or for the columns.
+    /// Runs PIVOT or UNPIVOT. First, a query finds the values that become columns, or planning one
+    /// finds the chosen columns.
     async fn pivot(&self, run: &StatementRun, pivot: Pivot) -> Result<QueryResult> {
         let mut found = Vec::new();
         if let Some(values) = pivot.values() {
@@ -175,7 +177,7 @@ impl Engine {
         self.run_tree(run, query).await
     }
 
-    /// The tree of a query that was made of parts of the statement.
+    /// Parses a query that was composed from parts of the statement.
     fn parsed(&self, run: &StatementRun, sql: &str) -> Result<SqlStatement> {
         match Command::parse(&Statement::parse(sql)?, &run.state)? {
             Command::Query(tree) => Ok(*tree),
@@ -198,7 +200,7 @@ impl Engine {
         let plan = located(plan, self.backends.access())?;
         match plan {
             LogicalPlan::DescribeTable(described) => Ok(run.rows(columns(&described.schema)?)),
-            // Its rows are kept before the statement is done.
+            // The rows of a kept table in memory are written to its file before the statement ends.
             LogicalPlan::Dml(change) if self.declared.contains(&short_name(&change.table_name)) => {
                 let table = change.table_name.clone();
                 look_at_tables(&run.query, &change.input).await?;
@@ -216,7 +218,7 @@ impl Engine {
                 Ok(run.no_rows(StatementKind::Setting))
             }
             LogicalPlan::Ddl(ddl) => self.define(run, ddl).await,
-            // With VERBOSE or another format it is DataFusion's: all metrics of each operator.
+            // With VERBOSE or another format, DataFusion shows all metrics of each operator.
             LogicalPlan::Analyze(Analyze { verbose: false, input, schema, format: ExplainFormat::Indent, .. }) => {
                 look_at_tables(&run.query, &input).await?;
                 let schema = Some(Arc::clone(schema.inner()));
@@ -252,11 +254,12 @@ impl Engine {
     }
 }
 
-/// How often a statement is planned at most: each time a name in it is replaced.
+/// Maximum number of attempts to plan a statement: after each, a name in it is replaced.
 const MAX_PLANS: usize = 64;
 
-/// Plans a statement, in which columns may be chosen by patterns or written in another case, aliases
-/// stand for their expressions, and names of columns repeat.
+/// Plans a statement. If that fails on a name, the name is replaced and the statement is planned
+/// again: columns may be chosen by patterns or written in another case, aliases stand for their
+/// expressions, and names of columns repeat.
 pub(super) async fn plan(run: &StatementRun, mut tree: SqlStatement) -> Result<LogicalPlan> {
     for _ in 0..MAX_PLANS {
         let error = match run.state.statement_to_plan(tree.clone()).await {
@@ -264,7 +267,7 @@ pub(super) async fn plan(run: &StatementRun, mut tree: SqlStatement) -> Result<L
             Err(error) => error,
         };
         let beside = columns_beside(run, &mut tree, &error).await;
-        // Each time at least one name becomes exact.
+        // Each change makes at least one name exact.
         let is_changed = chosen_columns::expand(&mut tree, &error, &run.state)?
             || unpack_star(run, &mut tree, &error).await
             || name_files(&mut tree, &error)
@@ -278,20 +281,21 @@ pub(super) async fn plan(run: &StatementRun, mut tree: SqlStatement) -> Result<L
     Err(Error::invalid("the names in this statement cannot be resolved: too many of them are aliases of aliases"))
 }
 
-/// Replaces `s.*`, where `error` says that there is no table `s`, by the fields of a column.
+/// Replaces `s.*` by the fields of the column `s`, if `error` says that there is no table `s`.
 async fn unpack_star(run: &StatementRun, tree: &mut SqlStatement, error: &DataFusionError) -> bool {
     let Some(star) = StructStar::of(error) else { return false };
     let tables = schemas(run, star.sources(tree)).await;
     star.unpack(tree, &tables)
 }
 
-/// The columns of which a table may be computed in which `error` did not find a name.
+/// Returns the columns of the tables beside one that is computed from their rows, such as
+/// `unnest(t.l)`, if `error` says that a name in that one was not found.
 async fn columns_beside(run: &StatementRun, tree: &mut SqlStatement, error: &DataFusionError) -> Vec<Column> {
     let tables = schemas(run, lateral_sources(tree, error)).await;
     tables.iter().flat_map(|schema| schema.columns()).collect()
 }
 
-/// The columns of those of `queries` that can be planned.
+/// Returns the columns of those of `queries` that can be planned.
 async fn schemas(run: &StatementRun, queries: Vec<SqlStatement>) -> Vec<DFSchemaRef> {
     let mut schemas = Vec::with_capacity(queries.len());
     for query in queries {
@@ -302,7 +306,7 @@ async fn schemas(run: &StatementRun, queries: Vec<SqlStatement>) -> Vec<DFSchema
     schemas
 }
 
-/// Names the columns beside a `*` apart, if `error` says that one of their names repeats.
+/// Gives the columns beside a `*` distinct names, if `error` says that a name repeats.
 fn named_apart(tree: &mut SqlStatement, error: &DataFusionError) -> bool {
     let message = error.find_root().to_string();
     if !message.contains("Projections require unique expression names") {

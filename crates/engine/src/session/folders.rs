@@ -1,4 +1,4 @@
-//! The objects of a folder, to be looked at and completed.
+//! Listing of a folder, for display and for the completion of paths.
 
 use chrono::{DateTime, Utc};
 use pushdowndb_contract::Result;
@@ -12,7 +12,7 @@ use crate::error::from_object_store;
 /// An entry of a folder.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct FolderEntry {
-    /// The name in the folder; that of a folder ends with `/`.
+    /// The name in the folder; it ends with `/` if the entry is a folder.
     pub name: String,
     /// The bytes of an object and the time of its last write; `None` for a folder.
     pub object: Option<(u64, DateTime<Utc>)>,

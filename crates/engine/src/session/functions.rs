@@ -8,7 +8,7 @@ use crate::functions::described::DESCRIBED;
 use crate::nearest::nearest;
 use crate::sql::syntax::macros;
 
-/// Functions of other systems that are written in another way here.
+/// Functions of other systems, with what to write instead.
 const ELSEWHERE: &[(&str, &str)] = &[
     ("hex", "to_hex(number), or encode(text, 'hex')"),
     ("json_each", "unnest(json_keys(j)), and j -> key; of an array, unnest(json_extract(j, '$[*]'))"),
@@ -27,21 +27,22 @@ const ELSEWHERE: &[(&str, &str)] = &[
 pub struct FunctionInfo {
     /// The name.
     pub name: String,
-    /// `scalar`, `aggregate`, `window`, or `alias` of one that is rewritten to others.
+    /// `scalar`, `aggregate`, `window`, or `alias` if calls are rewritten to other functions.
     pub kind: &'static str,
-    /// What it computes, in a line; empty if that is not known.
+    /// The description in one line; empty if there is none.
     pub description: String,
 }
 
 impl Engine {
-    /// The names of the functions that SQL can call, sorted.
+    /// Returns the names of the functions that SQL can call, sorted.
     pub fn functions(&self) -> Vec<String> {
         let mut names: Vec<String> = self.described_functions().into_iter().map(|function| function.name).collect();
         names.dedup();
         names
     }
 
-    /// The functions that SQL can call, sorted by name; those of several meanings more than once.
+    /// Returns the functions that SQL can call, sorted by name. A name with several meanings
+    /// appears once for each.
     pub fn described_functions(&self) -> Vec<FunctionInfo> {
         let state = &self.template;
         let described = |name: &str, own: &str, documentation: Option<&Documentation>| match documentation {
@@ -75,7 +76,7 @@ impl Engine {
         all
     }
 
-    /// Adds the function that is probably meant to the error that there is none of a name.
+    /// Adds the name that was probably meant to an error about an unknown function.
     pub(super) fn suggest_function(&self, error: Error) -> Error {
         let Some(rest) = error.message().strip_prefix("Invalid function '") else { return error };
         let Some((name, _)) = rest.split_once('\'') else { return error };
@@ -95,7 +96,7 @@ impl Engine {
     }
 }
 
-/// The first paragraph of a description in Markdown, in one line and without links.
+/// Returns the first paragraph of a description in Markdown, in one line and without links.
 fn first_line(text: &str) -> String {
     let line = text.trim().split("\n\n").next().unwrap_or_default();
     let line = line.split_whitespace().collect::<Vec<_>>().join(" ");

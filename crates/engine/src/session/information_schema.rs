@@ -13,7 +13,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::PartitionStream;
 use pushdowndb_scan::sql_type;
 
-/// The columns of all tables. Tables that cannot be looked at now have none.
+/// A table of the columns of all tables. Tables that cannot be opened now are left out.
 #[derive(Debug)]
 pub(super) struct Columns {
     schema: SchemaRef,
@@ -28,7 +28,7 @@ struct Row {
 }
 
 impl Columns {
-    /// The table, in the columns of DataFusion's own (`schema`).
+    /// Creates the table, with the same columns as DataFusion's own (`schema`).
     pub(super) fn table(schema: SchemaRef, catalogs: Arc<dyn CatalogProviderList>) -> DfResult<Arc<dyn TableProvider>> {
         let columns: Arc<dyn PartitionStream> = Arc::new(Self { schema: Arc::clone(&schema), catalogs });
         Ok(Arc::new(StreamingTable::try_new(schema, vec![columns])?))
@@ -102,8 +102,7 @@ pub(super) fn is_nullable(field: &Field) -> &'static str {
     if field.is_nullable() { "YES" } else { "NO" }
 }
 
-/// The digits of a number's type, their base, and the digits behind the point, as PostgreSQL has
-/// them.
+/// Returns the precision of a numeric type, its radix and its scale, as PostgreSQL shows them.
 fn numeric(kind: &DataType) -> Option<(u64, u64, Option<u64>)> {
     let bits = |bits| Some((bits, 2, Some(0)));
     match kind {

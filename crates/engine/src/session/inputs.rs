@@ -24,16 +24,16 @@ use crate::error::from_datafusion;
 use crate::named_tables::looks_like_address;
 use crate::sql::{Command, Parameters, Statement};
 
-/// The most queries that may be nested in each other as tables. Each takes some stack of planning.
+/// Maximum nesting of queries as tables. Planning each level takes stack.
 const MAX_DEPTH: usize = 32;
 
-/// What a statement gets beside its text.
+/// The inputs of a statement besides its text.
 #[derive(Clone, Debug, Default)]
 pub struct Inputs {
     /// The values of its parameters.
     pub parameters: Parameters,
-    /// Tables that only the statement can name, by name in lower case. A table of the session of
-    /// the same name comes first.
+    /// Tables that only the statement can name, by name in lower case. A table of the session with
+    /// the same name takes precedence.
     pub tables: HashMap<String, InputTable>,
 }
 
@@ -42,8 +42,8 @@ pub struct Inputs {
 pub enum InputTable {
     /// A table of the caller, such as Arrow batches in memory.
     Provider(Arc<dyn TableProvider>),
-    /// The rows of a query. It is planned together with the statement, so that what the statement
-    /// asks of it is pushed into it.
+    /// The rows of a query. It is planned together with the statement, so that filters, projections
+    /// and the like are pushed into it.
     Query(Arc<NestedQuery>),
 }
 
@@ -74,20 +74,20 @@ impl Engine {
         .await
     }
 
-    /// True if the statement is a query: SELECT, VALUES, WITH or FROM, whose rows may be a table of
-    /// another statement.
+    /// Returns whether the statement is a query: SELECT, VALUES, WITH or FROM, whose rows may be a
+    /// table of another statement.
     ///
     /// # Errors
     ///
-    /// The text is no SQL.
+    /// Returns an error if the text is not SQL.
     pub fn is_query(&self, statement: &Statement, inputs: &Inputs) -> Result<bool> {
         let run = self.begin(&statement.text)?;
         let command = Command::parse_with(statement, &inputs.parameters, &run.state)?;
         Ok(matches!(command, Command::Query(tree) if is_query(&tree)))
     }
 
-    /// The columns of a query, which is planned and not run; `None` for other statements. Tables
-    /// whose columns are inferred are read for it.
+    /// Returns the columns of a query without running it; `None` for other statements. The objects
+    /// of tables whose columns are inferred may be read.
     pub async fn query_schema(&self, statement: &Statement, inputs: &Inputs) -> Result<Option<SchemaRef>> {
         let run = self.begin(&statement.text)?;
         self.within_caps(&run, async {
@@ -99,12 +99,12 @@ impl Engine {
         .await
     }
 
-    /// The names of a statement's tables that the session does not know and that are no addresses,
-    /// as they are written and sorted. A caller may have tables of these names.
+    /// Returns the names of the tables in a statement that the session does not have and that are
+    /// not addresses, as written and sorted. A caller may have tables of these names.
     ///
     /// # Errors
     ///
-    /// The text is no SQL.
+    /// Returns an error if the text is not SQL.
     pub fn unknown_tables(&self, statement: &Statement, inputs: &Inputs) -> Result<Vec<String>> {
         let run = self.begin(&statement.text)?;
         let Command::Query(tree) = Command::parse_with(statement, &inputs.parameters, &run.state)? else {
@@ -134,13 +134,14 @@ impl Engine {
         self.public_schema()?.deregister_table(name).map(|table| table.is_some()).map_err(from_datafusion)
     }
 
-    /// The schema of tables that are named alone.
+    /// Returns the schema of tables that are named without one.
     fn public_schema(&self) -> Result<Arc<dyn SchemaProvider>> {
         let schema = self.catalogs.catalog("datafusion").and_then(|catalog| catalog.schema("public"));
         schema.ok_or_else(|| Error::internal("a session without the schema public"))
     }
 
-    /// A run like `run` that can also name the tables of `inputs`, which lie in `depth` queries.
+    /// Returns a run like `run` whose statement can also name the tables of `inputs`. `depth` is
+    /// the number of queries around it.
     async fn with_tables(&self, run: &StatementRun, inputs: &Inputs, depth: usize) -> Result<StatementRun> {
         let mut given: HashMap<String, Arc<dyn TableProvider>> = HashMap::new();
         for (name, table) in &inputs.tables {
@@ -156,7 +157,7 @@ impl Engine {
         let tables = Arc::new(run.tables.with(given));
         let catalogs = self.statement_catalogs(&tables);
         let mut config = run.state.config().clone();
-        // A query keeps its order where it is a table: LIMIT over it takes its first rows.
+        // A query that is used as a table keeps its order: LIMIT over it takes its first rows.
         config.options_mut().sql_parser.enable_subquery_sort_elimination = false;
         let state = SessionStateBuilder::new_from_existing(run.state.clone()).with_config(config);
         let mut state = state.with_catalog_list(Arc::new(catalogs)).build();
@@ -164,7 +165,8 @@ impl Engine {
         Ok(StatementRun { text: Arc::clone(&run.text), query: Arc::clone(&run.query), state, tables })
     }
 
-    /// The plan of a query that is a table of the statement of `run`, and lies in `depth` others.
+    /// Plans a query that is a table of the statement of `run`. `depth` is the number of queries
+    /// around it.
     fn nested<'a>(
         &'a self,
         run: &'a StatementRun,
@@ -187,7 +189,7 @@ impl Engine {
         .boxed()
     }
 
-    /// The plan of a query; `None` for another statement.
+    /// Plans a query; `None` for other statements.
     async fn query_plan(&self, run: &StatementRun, command: Command) -> Result<Option<LogicalPlan>> {
         let Command::Query(tree) = command else { return Ok(None) };
         if !is_query(&tree) {

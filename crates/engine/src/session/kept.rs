@@ -1,5 +1,5 @@
-//! Views and tables in memory that outlive the session: they are kept in the catalog file, and made
-//! again when a statement first names them.
+//! Views and tables in memory that outlive the session: the catalog file keeps them, and they are
+//! created again when a statement first names them.
 
 use std::sync::Arc;
 
@@ -20,11 +20,11 @@ use crate::catalog::file::TableKind;
 use crate::error::from_datafusion;
 use crate::sql::{Command, Statement};
 
-/// The most views that are made of one another.
+/// Maximum nesting of views in views.
 const MAX_DEPTH: usize = 64;
 
 impl Engine {
-    /// Makes the kept views and tables in memory that `tree` names, unless they are made already.
+    /// Creates the kept views and tables in memory that `tree` names, unless they exist already.
     pub(super) async fn wake(&self, run: &StatementRun, tree: &SqlStatement) -> Result<()> {
         if !self.declared.keeps_session_tables() {
             return Ok(());
@@ -39,14 +39,14 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes a kept view or table in memory of this name, unless it is made already.
+    /// Creates the kept view or table in memory of this name, unless it exists already.
     pub(super) async fn wake_named(&self, run: &StatementRun, name: &str) -> Result<()> {
         let name = short_name(&TableReference::parse_str(name));
         self.wake_table(run, &name, 0).await
     }
 
-    /// The tables that `tree` names, and all of the catalog file if it asks for the columns or views of
-    /// all; true where it names one.
+    /// Returns the tables that `tree` names, with true. If it queries all columns or views in the
+    /// information schema, all tables of the catalog file follow, with false.
     fn named(&self, run: &StatementRun, tree: &SqlStatement) -> Vec<(String, bool)> {
         let found = run.state.resolve_table_references(tree).unwrap_or_default();
         let is_query = matches!(tree, SqlStatement::Statement(tree) if matches!(**tree, AstStatement::Query(_)));
@@ -85,7 +85,7 @@ impl Engine {
                         run.context().execute_logical_plan(plan).await.map_err(from_datafusion)
                     };
                     match made.await {
-                        // By another statement meanwhile.
+                        // Another statement created it meanwhile.
                         Err(_) if schema.table_exist(name) => Ok(()),
                         made => made.map(|_| ()).map_err(|error| error.context(format!("the view {name}"))),
                     }
@@ -95,7 +95,7 @@ impl Engine {
         .boxed()
     }
 
-    /// Reads the rows of a table in memory.
+    /// Registers a kept table in memory with the rows in its file.
     async fn load(&self, schema: &Arc<dyn SchemaProvider>, name: &str, statement: &str) -> Result<()> {
         let Some(rows) = self.declared.rows(name) else { return Ok(()) };
         let (columns, batches) = rows.read().await?;
@@ -108,13 +108,13 @@ impl Engine {
             table = table.with_column_defaults(create.column_defaults.into_iter().collect());
         }
         match schema.register_table(name.to_owned(), Arc::new(table)) {
-            // By another statement meanwhile.
+            // Another statement created it meanwhile.
             Err(_) if schema.table_exist(name) => Ok(()),
             made => made.map(|_| ()).map_err(from_datafusion),
         }
     }
 
-    /// Keeps the rows of the table in memory of this name, if it is one that is kept.
+    /// Writes the rows of the table in memory `reference` to its file, if the table is kept.
     pub(super) async fn keep_rows(&self, reference: &TableReference) -> Result<()> {
         let name = short_name(reference);
         let is_kept = self.declared.get(&name).is_some_and(|kept| kept.kind == TableKind::Memory);
@@ -130,8 +130,8 @@ impl Engine {
         rows.write(datafusion::catalog::TableProvider::schema(table), batches).await
     }
 
-    /// Keeps the new table in memory of this name. `statement` is how it was made; `lists_columns` if
-    /// that tells its columns.
+    /// Adds a new table in memory to the catalog file. `statement` created it; it is kept as is if
+    /// it `lists_columns`, else in a form that takes the columns from the kept rows.
     pub(super) async fn keep_table(
         &self,
         reference: &TableReference,
@@ -147,7 +147,7 @@ impl Engine {
         self.keep_rows(reference).await
     }
 
-    /// The schema of names without one.
+    /// Returns the schema of names without one.
     fn default_schema(&self) -> Option<Arc<dyn SchemaProvider>> {
         self.catalogs.catalog(DEFAULT.0)?.schema(DEFAULT.1)
     }

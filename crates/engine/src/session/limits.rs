@@ -1,8 +1,8 @@
-//! What no setting of a session can exceed.
+//! Limits that no setting of a session can exceed.
 
 use crate::settings::PushdownOptions;
 
-/// The most that queries of a user may take, whatever the session sets; 0 is no limit.
+/// The limits on a user's queries, whatever the session sets; 0 is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct UserLimits {
     /// Bytes over the network of one query, as `pushdown.max_bytes`.

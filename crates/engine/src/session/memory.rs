@@ -14,7 +14,8 @@ use pushdowndb_spill::memory::SharedMemoryPool;
 use crate::machine::default_memory_bytes;
 use crate::settings::{MemoryLimit, PushdownOptions};
 
-/// A sort keeps this part of the limit, at most, to merge what it spilled.
+/// A sort reserves at most this fraction of the limit (one over this number) to merge what it
+/// spilled.
 const MERGE_DIVISOR: usize = 32;
 
 /// The pool of all sessions of the process that have no limit of their own.
@@ -30,7 +31,7 @@ pub(super) fn pool(limit: MemoryLimit) -> Arc<dyn MemoryPool> {
     }
 }
 
-/// A part of another pool: its consumers hold at most `limit` bytes of it together.
+/// A part of another memory pool: its consumers together hold at most `limit` bytes.
 #[derive(Debug)]
 pub(super) struct PartOfPool {
     whole: Arc<dyn MemoryPool>,
@@ -39,7 +40,7 @@ pub(super) struct PartOfPool {
 }
 
 impl PartOfPool {
-    /// At most `limit` bytes of `whole`.
+    /// Creates a pool of at most `limit` bytes of `whole`.
     pub(super) fn new(whole: Arc<dyn MemoryPool>, limit: usize) -> Self {
         Self { whole, limit, bytes: AtomicUsize::new(0) }
     }
@@ -91,14 +92,15 @@ impl fmt::Display for PartOfPool {
     }
 }
 
-/// Sets the rows of a batch, and what DataFusion's operators reserve for spilling, to what the limit
-/// of `own` allows.
+/// Sets the rows per batch, and what DataFusion's operators reserve for spilling, to what the
+/// memory limit in `own` allows.
 pub(super) fn fit_to_limit(options: &mut ConfigOptions, own: &PushdownOptions) {
     if own.memory != MemoryLimit::None
         && let Ok(one_batch) = ConfigNonZeroUsize::try_new(1)
     {
-        // The reader of spilled rows waits for the first of several open files while the batch that
-        // it was told of lies in another (apache/datafusion#24883): a file for each batch.
+        // One spill file per batch: a reader of spilled rows waits for the first of several open
+        // files, while the batch that it was notified of may be in another
+        // (apache/datafusion#24883).
         options.execution.max_spill_file_size_bytes = one_batch;
     }
     let MemoryLimit::Bytes(bytes) = own.memory else { return };

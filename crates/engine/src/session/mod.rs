@@ -108,17 +108,17 @@ pub struct EngineConfig {
     pub connection: ConnectionConfig,
     /// Settings, as SET takes them: `("pushdown.level", "none")`.
     pub settings: Vec<(String, String)>,
-    /// The file of declared tables; without one they end with the engine.
+    /// The catalog file, which keeps declared tables; without one they end with the engine.
     pub catalog: Option<PathBuf>,
     /// The folder of statistics and endpoint profiles; without one they end with the engine.
     pub cache: Option<PathBuf>,
-    /// What reaches the processes that the setting `pushdown.workers` names; without it, queries run
-    /// in this process.
+    /// The client of the worker processes that the setting `pushdown.workers` names; without it,
+    /// queries run in this process.
     pub cluster: Option<Arc<dyn Cluster>>,
 }
 
 impl EngineConfig {
-    /// A session whose SQL may use everything that the process may.
+    /// Returns the configuration of a session whose SQL may use everything that the process may.
     pub fn unrestricted() -> Self {
         Self { access: AccessPolicy::Everything, ..Self::default() }
     }
@@ -131,7 +131,7 @@ pub struct Engine {
     catalogs: Arc<dyn CatalogProviderList>,
     declared: Arc<DeclaredTables>,
     statistics: Arc<StatisticsCache>,
-    /// The state that those of statements are copied from.
+    /// The state that the states of statements are copied from.
     template: SessionState,
     pub(crate) settings: RwLock<Settings>,
     /// Held while settings change.
@@ -139,7 +139,7 @@ pub struct Engine {
     uploads: OpenUploads,
     spilling: Arc<Spilling>,
     prepared: PreparedStatements,
-    /// What CREATE MACRO made.
+    /// The macros that CREATE MACRO defined.
     macros: Macros,
     rejects: RejectLog,
     limits: UserLimits,
@@ -159,16 +159,16 @@ pub(crate) struct Settings {
 impl Engine {
     /// Opens a session.
     pub async fn new(config: EngineConfig) -> Result<Self> {
-        // The information schema is ours (`catalogs`).
+        // The module `catalogs` has its own information schema.
         let mut session =
             SessionConfig::new().with_information_schema(false).with_option_extension(PushdownOptions::default());
         let options = session.options_mut();
         // `0.05` is a decimal, as the standard says: decimals compare and add exactly.
         options.sql_parser.parse_float_as_decimal = true;
-        // Without a time zone an instant has the type of a local time, which AT TIME ZONE cannot
-        // tell apart.
+        // Without a time zone, a TIMESTAMPTZ would have the type of a TIMESTAMP, and AT TIME ZONE
+        // could not distinguish them.
         options.execution.time_zone = Some("UTC".to_owned());
-        // Wrong results for MIN and MAX over scans that filter (apache/datafusion#24816).
+        // It gives wrong results for MIN and MAX over scans that filter (apache/datafusion#24816).
         options.optimizer.enable_aggregate_dynamic_filter_pushdown = false;
         let access = Access::new(config.access);
         let runtime = Arc::new(RuntimeEnv::default());
@@ -227,12 +227,12 @@ impl Engine {
         self.settings.read().clone()
     }
 
-    /// Makes the state of a statement with this text.
+    /// Creates the state of a statement with this text.
     pub(crate) fn begin(&self, text: &str) -> Result<StatementRun> {
         self.begin_with(text, self.settings())
     }
 
-    /// [`Self::begin`] with other settings than the session's.
+    /// Like [`Self::begin`], with other settings than the session's.
     pub(crate) fn begin_with(&self, text: &str, mut settings: Settings) -> Result<StatementRun> {
         let mut options = PushdownOptions::of(settings.config.options());
         self.limits.lower(&mut options);
@@ -271,7 +271,8 @@ impl Engine {
         Ok(StatementRun { text: text.into(), query, state, tables })
     }
 
-    /// The catalogs of a statement, in which `tables` resolves names that the session lacks.
+    /// Returns the catalogs of a statement, in which `tables` resolves names that the session
+    /// lacks.
     fn statement_catalogs(&self, tables: &Arc<NamedTables>) -> StatementCatalogs {
         let (catalogs, declared) = (Arc::clone(&self.catalogs), Arc::clone(&self.declared));
         let functions = self.template.table_functions().clone();
@@ -301,22 +302,22 @@ impl Engine {
         Ok((store, location.prefix().clone()))
     }
 
-    /// Returns once failed and cancelled uploads are cleaned up, and what queries spilled to an
-    /// object store is deleted. Call it before the process ends.
+    /// Waits until failed and cancelled uploads are cleaned up, and spilled data in an object store
+    /// is deleted. Call it before the process ends.
     pub async fn settle(&self) {
         self.uploads.settle().await;
         self.spilling.settle().await;
     }
 
-    /// Creates the bucket of an `s3://` address unless it exists and is owned by these credentials.
-    /// The access policy applies.
+    /// Creates the bucket of an `s3://` address. Succeeds, too, if the bucket exists and these
+    /// credentials own it. The access policy applies.
     pub async fn create_bucket(&self, address: &str) -> Result<()> {
         let location = TableLocation::parse(address, self.backends.access())?;
         self.backends.backend(location.store().as_ref())?.create_bucket().await
     }
 }
 
-/// Adds functions of ours, in place of DataFusion's of the same name.
+/// Adds the functions of this crate, in place of DataFusion's of the same name.
 fn add_functions(builder: &mut SessionStateBuilder) {
     if let Some(scalar) = builder.scalar_functions() {
         *scalar = std::mem::take(scalar).into_iter().map(domain::checked).collect();
@@ -325,7 +326,8 @@ fn add_functions(builder: &mut SessionStateBuilder) {
         scalar.extend(field_access::functions());
         scalar.push(sampled_splits::function());
     }
-    // Before DataFusion's, which take names of fields exactly, and elements of lists alone.
+    // These precede DataFusion's planners, which match names of fields exactly and support elements
+    // of lists only.
     let own: [Arc<dyn ExprPlanner>; 2] = [Arc::new(field_access::FieldAccess), Arc::new(truth_texts::TruthTexts)];
     builder.expr_planners().get_or_insert_default().splice(0..0, own);
     let ours = [extremes::min(), extremes::max(), checked_sum::function()];

@@ -1,4 +1,4 @@
-//! The statements that PREPARE of SQL keeps, by name. Those of programs are in `prepare`.
+//! The statements of SQL's PREPARE, by name. Statements that programs prepare are in `prepare`.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::sql::syntax::parameters::Prepared;
 pub(super) struct PreparedStatements(RwLock<BTreeMap<String, Prepared>>);
 
 impl PreparedStatements {
-    /// Keeps a statement under a new `name`.
+    /// Adds a statement under a new `name`.
     pub(super) fn put(&self, name: String, prepared: Prepared) -> Result<()> {
         let mut all = self.0.write();
         if all.contains_key(&name) {
@@ -29,7 +29,7 @@ impl PreparedStatements {
         all.get(name).cloned().ok_or_else(|| unknown(name, all.keys().map(String::as_str)))
     }
 
-    /// Forgets the statement of this name, or all.
+    /// Removes the statement of this name, or all statements without a name.
     pub(super) fn remove(&self, name: Option<&str>) -> Result<()> {
         let mut all = self.0.write();
         match name {

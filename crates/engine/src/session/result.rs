@@ -33,7 +33,7 @@ pub enum StatementKind {
 /// The result of a statement: a stream of batches. Dropping it stops the work and closes its
 /// requests.
 ///
-/// The stream fails once the statement exceeds the session's caps, also while no row is ready.
+/// The stream fails once the statement exceeds the session's caps, even while no row is ready.
 pub struct QueryResult {
     /// The columns of the result.
     pub schema: SchemaRef,
@@ -90,7 +90,8 @@ impl QueryResult {
         self.context.report()
     }
 
-    /// The same result once all of its rows are computed. The statement's caps are checked meanwhile.
+    /// Returns the same result once all of its rows are computed. The caller checks the statement's
+    /// caps meanwhile.
     pub(super) async fn finished(mut self) -> Result<Self> {
         let mut batches = Vec::new();
         while let Some(batch) = self.rows.next().await {
@@ -123,7 +124,7 @@ impl Stream for QueryResult {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let next = match self.rows.poll_next_unpin(cx) {
             Poll::Ready(next) => next.map(|rows| {
-                // A write that failed is the cause of the plan's failure.
+                // If a write failed, its error is the cause of the plan's failure.
                 rows.map_err(|error| self.context.writes.failure().unwrap_or_else(|| from_datafusion(error)))
             }),
             Poll::Pending => {

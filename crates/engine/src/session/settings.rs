@@ -29,7 +29,7 @@ pub struct Setting {
 }
 
 impl Engine {
-    /// The settings `pushdown.*`, with their values.
+    /// Returns the settings `pushdown.*` and aliases of others, with their values.
     pub fn pushdown_settings(&self) -> Vec<Setting> {
         let settings = self.settings();
         let entries = settings.config.options().entries();
@@ -55,8 +55,8 @@ impl Engine {
         all
     }
 
-    /// Runs SET or RESET, as far as `access` permits, and takes over the changed settings. Changes
-    /// run one after the other, so that none is lost.
+    /// Runs SET or RESET, if `access` permits it, and applies the changed settings. Changes are
+    /// serialized, so that none is lost.
     pub(crate) async fn change_settings(&self, plan: LogicalPlan, access: &Access) -> Result<()> {
         let plan = access_checks::checked_setting(access, plan)?;
         let name = match &plan {
@@ -94,7 +94,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The names and values that SHOW asks for, in the columns of DataFusion's own SHOW.
+    /// Returns the names and values that SHOW asks for, in the columns of DataFusion's own SHOW.
     pub(crate) fn show(&self, shown: &Shown) -> Result<RecordBatch> {
         let own = |setting: Setting| (setting.name, Some(setting.value));
         let mut all = match shown {
@@ -105,7 +105,7 @@ impl Engine {
             let Settings { config, runtime, .. } = self.settings();
             let others = config.options().entries().into_iter().chain(runtime.config_entries());
             let is_replaced = |key: &str| REPLACED.iter().any(|(name, _)| *name == key);
-            // DataFusion lists ours too, but without their prefix.
+            // DataFusion lists the settings `pushdown.*`, too, but without their prefix.
             let others = others.filter(|entry| entry.key.contains('.') && !is_replaced(&entry.key));
             all.extend(others.map(|entry| (entry.key, entry.value)));
             all.sort();
@@ -116,7 +116,7 @@ impl Engine {
         RecordBatch::try_from_iter(columns).map_err(|error| Error::internal("settings as rows").with_source(error))
     }
 
-    /// The setting of ours with this name.
+    /// Returns the setting or alias of this name that [`Self::pushdown_settings`] lists.
     fn own_setting(&self, name: &str) -> Result<Setting> {
         let own = self.pushdown_settings();
         own.iter().find(|setting| setting.name.eq_ignore_ascii_case(name)).cloned().ok_or_else(|| {

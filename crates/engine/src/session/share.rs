@@ -19,25 +19,25 @@ use crate::context::RejectLog;
 use crate::sql::syntax::settings::full_name;
 use crate::sql::user_macros::Macros;
 
-/// A user of an engine that several share.
+/// The configuration of one user of an engine that several users share.
 #[derive(Clone, Debug, Default)]
 pub struct UserConfig {
     /// The locations and hosts that the user's SQL may read and write; none by default.
     pub access: AccessPolicy,
     /// The settings that the user's sessions start with, as SET takes them.
     pub settings: Vec<(String, String)>,
-    /// What no setting of the user's sessions can exceed.
+    /// Limits that no setting of the user's sessions can exceed.
     pub limits: UserLimits,
 }
 
 impl Engine {
-    /// The engine of one user of a server. It shares this one's memory, statistics, places for
-    /// spilled data and declared tables; its connections are its own, since they are held to the
+    /// Returns the engine of one user of a server. It shares this one's memory, statistics, places
+    /// for spilled data and declared tables. It has connections of its own, since they enforce the
     /// user's policy. What its sessions define ends with them.
     ///
     /// # Errors
     ///
-    /// A setting of `user` does not exist or has no such value.
+    /// Returns an error if a setting of `user` does not exist or cannot have its value.
     pub async fn for_user(&self, user: UserConfig) -> Result<Self> {
         let mut engine = self.share(Access::new(user.access), user.limits);
         for (name, value) in &user.settings {
@@ -54,20 +54,20 @@ impl Engine {
         Ok(engine)
     }
 
-    /// A session beside this one: with settings of its own, which start as they are here, and
-    /// tables of its own beside the declared ones. All else is shared: access, limits, connections,
-    /// memory, statistics.
+    /// Returns a session beside this one: with settings of its own, which start as they are here,
+    /// and tables of its own beside the declared ones. Everything else is shared: access, limits,
+    /// connections, memory, statistics.
     pub fn session(&self) -> Self {
         Self { backends: Arc::clone(&self.backends), ..self.share(self.backends.access().clone(), self.limits) }
     }
 
-    /// Shares all but connections, settings and tables.
+    /// Returns an engine that shares all but connections, settings and tables.
     fn share(&self, access: Access, limits: UserLimits) -> Self {
         let catalogs: Arc<dyn CatalogProviderList> = Arc::new(MemoryCatalogProviderList::new());
         let catalog = Arc::new(MemoryCatalogProvider::new());
         let names = &self.template.config_options().catalog;
         let schema: Arc<dyn SchemaProvider> = Arc::new(MemorySchemaProvider::new());
-        // These fail for catalogs that nothing can be added to.
+        // These fail only for catalogs that nothing can be added to.
         drop(catalog.register_schema(&names.default_schema, schema));
         catalogs.register_catalog(names.default_catalog.clone(), catalog);
         let settings: Settings = self.settings();

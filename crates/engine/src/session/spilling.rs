@@ -20,33 +20,34 @@ use crate::error::from_datafusion;
 use crate::settings::{DiskLimit, MemoryLimit, PushdownOptions, SPILL_DISK, SPILL_LOCATION, SpillCompression};
 use crate::sql::vacuum::Vacuum;
 
-/// The most files of spilled rows that are merged at a time: each is read ahead.
+/// Maximum number of spill files that are merged at a time: each is read ahead.
 const MAX_MERGED_FILES: usize = 16;
 
-/// Bytes of the memory limit for each byte that waits in the writers of files, or is read ahead.
+/// Bytes of the memory limit per byte that waits in the writers of spill files or is read ahead.
 const MEMORY_BYTES_PER_BUFFER_BYTE: u64 = 8;
 
 /// The places that the queries of a session spill to.
 #[derive(Debug)]
 pub(crate) struct Spilling {
-    /// Connections of their own: a thread that waits for an upload may be the one that would drive
-    /// a connection of the scans.
+    /// Separate connections: a thread that waits for an upload may be the one that would drive a
+    /// connection of the scans.
     backends: Backends,
-    /// By folder and limit.
+    /// The spill files of this process, by folder and limit.
     processes: Mutex<HashMap<(PathBuf, DiskLimit), SpillProcess>>,
 }
 
 impl Spilling {
-    /// Without files yet; stores are opened by `connection`, as far as `access` permits.
+    /// Creates the places, which have no files yet. Stores are opened with `connection`, as far as
+    /// `access` permits.
     pub(super) fn new(connection: ConnectionConfig, access: Access) -> Self {
         Self { backends: Backends::new(connection, access, None), processes: Mutex::default() }
     }
 
-    /// What one query spills to; `None` if the policy permits no place.
+    /// Returns the spill files of one query; `None` if the policy permits no place for them.
     ///
     /// # Errors
     ///
-    /// `pushdown.spill_location` is no place to write to.
+    /// Returns an error if `pushdown.spill_location` cannot be written to.
     pub(super) fn query(&self, options: &PushdownOptions, meter: &Arc<Meter>) -> Result<Option<QuerySpill>> {
         let disk = options.spill_disk_bytes != DiskLimit::Bytes(0)
             && self.backends.access().folder(Mode::Write, &folder(options)).is_ok();
@@ -61,7 +62,7 @@ impl Spilling {
         QuerySpill::new(&self.process(options), &own).map(Some).map_err(from_datafusion)
     }
 
-    /// Deletes what ended processes left; a row for each query and place.
+    /// Deletes the files that ended processes left. Returns a row for each query and place.
     pub(super) async fn vacuum(
         &self,
         statement: Vacuum,
@@ -74,7 +75,7 @@ impl Spilling {
         rows(&freed.map_err(|error| from_datafusion(error).context("VACUUM TEMPORARY FILES"))?)
     }
 
-    /// Returns once what ended queries spilled is deleted.
+    /// Waits until the spilled data of ended queries is deleted.
     pub(super) async fn settle(&self) {
         let all: Vec<SpillProcess> = self.processes.lock().values().cloned().collect();
         for process in all {
@@ -82,7 +83,7 @@ impl Spilling {
         }
     }
 
-    /// Refuses a location that nothing can be spilled to.
+    /// Fails if nothing can be spilled to `pushdown.spill_location`.
     pub(super) fn check(&self, options: &PushdownOptions) -> Result<()> {
         self.remote(options, &Arc::default()).map(|_| ())
     }
@@ -99,7 +100,7 @@ impl Spilling {
         self.processes.lock().entry(key).or_insert_with(open).clone()
     }
 
-    /// The store of `pushdown.spill_location`, counting into `meter`.
+    /// Returns the store of `pushdown.spill_location`, whose requests count into `meter`.
     fn remote(&self, options: &PushdownOptions, meter: &Arc<Meter>) -> Result<Option<RemoteStore>> {
         let url = options.spill_location.trim();
         if url.is_empty() {
@@ -119,12 +120,12 @@ impl Spilling {
     }
 }
 
-/// The folder of `pushdown.spill_disk`.
+/// Returns the folder of `pushdown.spill_disk`.
 fn folder(options: &PushdownOptions) -> PathBuf {
     if options.spill_disk.is_empty() { std::env::temp_dir() } else { PathBuf::from(&options.spill_disk) }
 }
 
-/// How DataFusion makes its files: those of `spill`, or none.
+/// Returns how DataFusion makes temporary files: through `spill`, or not at all without it.
 pub(super) fn disk_manager(spill: Option<&QuerySpill>) -> DiskManagerBuilder {
     match spill {
         Some(spill) => DiskManagerBuilder::default()

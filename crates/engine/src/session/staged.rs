@@ -22,28 +22,30 @@ use crate::stages::functions::{function_from_bytes, made_for};
 use crate::stages::services::StageServices;
 use crate::stages::{Cluster, ScanUsages, StageRequest, StagedQuery, WholePlan, bytes, choose};
 
-/// The largest build side that every worker gets as a whole, in bytes and rows. The keys of such a
-/// build side filter the scans of its probe side on every worker; those of a larger one are seldom
-/// worth it.
+/// Maximum size of a build side that is sent to every worker as a whole, in bytes and rows. The
+/// keys of such a build side filter the scans of its probe side on every worker; those of a larger
+/// one are seldom worth it.
 const BROADCAST_BYTES: usize = 64 << 20;
 const BROADCAST_ROWS: usize = 2 << 20;
 
-/// The most bytes that a query on workers may take beside those of one process: a factor, and bytes
-/// besides.
+/// Limit on the network bytes of a query on workers: those of one process times this factor, plus a
+/// number of bytes.
 const MAX_BYTES_FACTOR: f64 = 1.1;
 const MORE_BYTES: u64 = 64 << 10;
 
-/// Settings of DataFusion that are the same in every process, or about what a worker never does.
+/// Prefixes of DataFusion's settings that are the same in every process, or that do not matter to a
+/// worker.
 const NOT_SENT: [&str; 3] = ["datafusion.catalog.", "datafusion.sql_parser.", "datafusion.explain."];
 
-/// A query in stages, and the plan that they are of.
+/// A query in stages, with the plan that was cut into them.
 pub(super) struct Staged {
     pub(super) plan: Arc<dyn ExecutionPlan>,
     pub(super) query: Arc<dyn StagedQuery>,
 }
 
 impl Engine {
-    /// The query `plan` in stages for the session's workers; `None` if it is to run in this process.
+    /// Cuts the query `plan` into stages for the session's workers; `None` if it should run in this
+    /// process.
     pub(super) async fn staged(&self, run: &StatementRun, plan: &LogicalPlan) -> Result<Option<Staged>> {
         let options = &run.query.options;
         if options.workers.trim().is_empty() || options.distribute == Distribution::None || !is_query(plan) {
@@ -55,7 +57,7 @@ impl Engine {
             return Err(Error::unsupported(message));
         };
         let state = staging_state(&run.state);
-        // A plan of one process may be possible where this one is not.
+        // If this plan is not possible, one for a single process may be.
         let planned = async {
             let optimized = state.optimize(plan)?;
             let whole = state.query_planner().create_physical_plan(&optimized, &state).await?;
@@ -99,11 +101,12 @@ impl Engine {
         Ok(Some(Staged { plan: whole, query }))
     }
 
-    /// The state in which a worker runs stages of a session that sent `request`.
+    /// Returns the state in which a worker runs stages of a session that sent `request`.
     ///
     /// # Errors
     ///
-    /// A setting of the request is unknown or has no such value, or a store of it is unknown.
+    /// Returns an error if a setting of the request is unknown or cannot have its value, or if a
+    /// store is unknown.
     pub async fn stage_state(&self, request: &StageRequest) -> Result<SessionState> {
         let mut settings = self.settings();
         let options = settings.config.options_mut();
@@ -122,13 +125,13 @@ impl Engine {
         Ok(builder.build())
     }
 
-    /// The cluster of the session, if its program has one.
+    /// Returns the cluster of the session, if its program has one.
     pub fn cluster(&self) -> Option<&Arc<dyn Cluster>> {
         self.cluster.as_ref()
     }
 }
 
-/// Whether a plan yields rows and changes nothing.
+/// Returns whether a plan yields rows and changes nothing.
 fn is_query(plan: &LogicalPlan) -> bool {
     !matches!(
         plan,
@@ -142,20 +145,20 @@ fn is_query(plan: &LogicalPlan) -> bool {
     )
 }
 
-/// The state in which a plan is made that can be cut into stages.
+/// Returns the state that makes plans which can be cut into stages.
 fn staging_state(state: &SessionState) -> SessionState {
     let mut config = state.config().clone();
     let options = config.options_mut();
-    // A plan of one partition has no place where it could be cut.
+    // A plan with a single partition cannot be cut.
     options.execution.target_partitions = options.execution.target_partitions.max(2);
-    // Results of subqueries are handed over within a process.
+    // Results of subqueries are passed within a process only.
     options.optimizer.enable_physical_uncorrelated_scalar_subquery = false;
     let most = &mut options.optimizer.hash_join_single_partition_threshold;
     *most = (*most).max(BROADCAST_BYTES);
     let most = &mut options.optimizer.hash_join_single_partition_threshold_rows;
     *most = (*most).max(BROADCAST_ROWS);
     if let Some(ours) = options.extensions.get_mut::<PushdownOptions>() {
-        // Rows are kept for later scans of the same process.
+        // Kept rows serve later scans of the same process only.
         ours.reuse = Use::None;
     }
     SessionStateBuilder::new_from_existing(state.clone())
@@ -164,7 +167,7 @@ fn staging_state(state: &SessionState) -> SessionState {
         .build()
 }
 
-/// The settings that a worker needs.
+/// Returns the settings to send to a worker: those that differ from the defaults.
 fn sent_settings(state: &SessionState) -> Vec<(String, String)> {
     let defaults: HashMap<String, Option<String>> =
         ConfigOptions::new().entries().into_iter().map(|entry| (entry.key, entry.value)).collect();
@@ -179,7 +182,7 @@ fn sent_settings(state: &SessionState) -> Vec<(String, String)> {
     settings
 }
 
-/// The URL of each store that `plan` reads.
+/// Returns the URL of each store that `plan` reads.
 fn stores(plan: &Arc<dyn ExecutionPlan>) -> Vec<String> {
     let mut stores = Vec::new();
     let walked = plan.apply(|node| {
@@ -195,7 +198,8 @@ fn stores(plan: &Arc<dyn ExecutionPlan>) -> Vec<String> {
     stores
 }
 
-/// The rows of EXPLAIN with `stages` as the physical plan.
+/// Returns the rows of EXPLAIN with `stages` as the physical plan; `None` if the rows are of
+/// another form.
 pub(super) fn explained(rows: &[RecordBatch], stages: &str) -> Result<Option<RecordBatch>> {
     let Some(first) = rows.first() else { return Ok(None) };
     let (mut kinds, mut plans) = (Vec::new(), Vec::new());

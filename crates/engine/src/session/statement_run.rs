@@ -26,13 +26,13 @@ pub(crate) struct StatementRun {
     pub(super) text: Arc<str>,
     pub(super) query: Arc<QueryContext>,
     pub(super) state: SessionState,
-    /// The tables that no catalog of the session has.
+    /// The tables that the statement can name and no catalog of the session has.
     pub(super) tables: Arc<NamedTables>,
 }
 
 impl StatementRun {
-    /// A context for statements that change tables or look them up. It clones the state, which
-    /// queries are planned without.
+    /// Returns a context for statements that change or look up tables. It clones the state, which
+    /// planning a query avoids.
     pub(crate) fn context(&self) -> SessionContext {
         SessionContext::new_with_state(self.state.clone())
     }
@@ -42,18 +42,19 @@ impl StatementRun {
     ///
     /// # Errors
     ///
-    /// The estimate exceeds the session's caps, or DataFusion cannot start the plan.
+    /// Returns an error if the estimate exceeds the session's caps, or DataFusion cannot start the
+    /// plan.
     pub(super) fn start(&self, plan: Arc<dyn ExecutionPlan>, explained: Option<SchemaRef>) -> Result<QueryResult> {
         self.start_by(plan, explained, |plan| {
             execute_stream(Arc::clone(plan), self.state.task_ctx()).map_err(from_datafusion)
         })
     }
 
-    /// [`Self::start`] of a plan whose rows `start` yields.
+    /// Starts a plan like [`Self::start`]; `start` returns its rows.
     ///
     /// # Errors
     ///
-    /// The estimate exceeds the session's caps, or `start` fails.
+    /// Returns an error if the estimate exceeds the session's caps, or `start` fails.
     pub(super) fn start_by(
         &self,
         plan: Arc<dyn ExecutionPlan>,
@@ -71,13 +72,13 @@ impl StatementRun {
         Ok(QueryResult::new(StatementKind::Rows, rows, Some(ran), Arc::clone(&self.query)))
     }
 
-    /// The result that has these rows.
+    /// Returns a result with these rows.
     pub(super) fn rows(&self, rows: RecordBatch) -> QueryResult {
         let rows = RecordBatchStreamAdapter::new(rows.schema(), stream::once(async { Ok(rows) }));
         QueryResult::new(StatementKind::Rows, Box::pin(rows), None, Arc::clone(&self.query))
     }
 
-    /// The result of a statement of this kind, which has no rows.
+    /// Returns the result of a statement of this kind, which has no rows.
     pub(super) fn no_rows(&self, kind: StatementKind) -> QueryResult {
         self.query.meter.finish();
         let none = EmptyRecordBatchStream::new(SchemaRef::new(Schema::empty()));
@@ -85,8 +86,8 @@ impl StatementRun {
     }
 }
 
-/// The same rows, computed on a task of their own from when the first is asked for. Some operators
-/// run long without a pause; on a task they do not delay a reader that wants to stop.
+/// Returns the same rows, computed on a task that starts when the first one is requested. Some
+/// operators run long without yielding; on a task, they do not delay a reader that stops.
 fn on_a_task(rows: SendableRecordBatchStream) -> SendableRecordBatchStream {
     let schema = rows.schema();
     let started = stream::once(async move { spawn(rows) }).flatten();
@@ -107,13 +108,13 @@ fn spawn(mut rows: SendableRecordBatchStream) -> SendableRecordBatchStream {
     builder.build()
 }
 
-/// The same columns, with their names as they are shown.
+/// Returns the same columns, with their names as they are shown.
 pub(super) fn shown_schema(schema: &SchemaRef) -> SchemaRef {
     let fields = schema.fields().iter().map(|field| Field::clone(field).with_name(shown(field.name())));
     Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone()))
 }
 
-/// The same rows, with the names of columns as they are shown: they may repeat.
+/// Returns the same rows, with the names of columns as they are shown: they may repeat.
 fn with_shown_names(rows: SendableRecordBatchStream) -> SendableRecordBatchStream {
     let before = rows.schema();
     if before.fields().iter().all(|field| shown(field.name()) == field.name()) {
@@ -129,7 +130,7 @@ fn with_shown_names(rows: SendableRecordBatchStream) -> SendableRecordBatchStrea
     Box::pin(RecordBatchStreamAdapter::new(schema, rows))
 }
 
-/// The sum of the estimates of a plan's scans.
+/// Returns the sum of the estimates of a plan's scans.
 fn estimate(plan: &Arc<dyn ExecutionPlan>) -> Usage {
     let mut total = plan.downcast_ref::<RemoteScanExec>().map(RemoteScanExec::estimate).unwrap_or_default();
     for child in plan.children() {

@@ -67,7 +67,8 @@ impl Engine {
         Error::new(error.kind(), format!("there is no table {name}; {hint}"))
     }
 
-    /// What to write where `name` is that of a folder or a file, and names no table.
+    /// Returns what to write instead of `name`, if it is the name of a folder or a file and not of
+    /// a table.
     fn file_hint(&self, name: &str) -> Option<String> {
         let whole = absolute(Path::new(name)).ok()?;
         self.backends.access().look_at(&whole).ok()?;
@@ -122,7 +123,7 @@ impl Engine {
         Ok(tables.into_values().collect())
     }
 
-    /// The columns of a table, or of objects at an address.
+    /// Returns the columns of a table, or of objects at an address.
     pub async fn describe(&self, table: &str) -> Result<SchemaRef> {
         let run = self.begin("")?;
         self.wake_named(&run, table).await?;
@@ -131,7 +132,7 @@ impl Engine {
     }
 }
 
-/// The query of `CREATE VIEW … AS query`.
+/// Returns the query of `CREATE VIEW … AS query`.
 fn view_query(statement: &str) -> Option<String> {
     match Parser::parse_sql(&GenericDialect {}, statement).ok()?.pop()? {
         SqlStatement::CreateView(view) => Some(view.query.to_string()),
@@ -139,7 +140,8 @@ fn view_query(statement: &str) -> Option<String> {
     }
 }
 
-/// The columns of a table as DESCRIBE shows them: names, types of SQL, and whether they hold NULL.
+/// Returns the columns of a table as DESCRIBE shows them: names, SQL types, and whether they hold
+/// NULL.
 pub(super) fn columns(schema: &Schema) -> Result<RecordBatch> {
     let column = |value: &dyn Fn(&Field) -> String| -> ArrayRef {
         Arc::new(schema.fields().iter().map(|field| Some(value(field))).collect::<StringArray>())
@@ -152,7 +154,7 @@ pub(super) fn columns(schema: &Schema) -> Result<RecordBatch> {
     RecordBatch::try_from_iter(columns).map_err(|error| Error::internal("columns as rows").with_source(error))
 }
 
-/// The LOCATION of a declaration, whose other options may hold credentials.
+/// Returns the LOCATION of a declaration, without its options, which may hold credentials.
 fn location_of(statement: &str) -> String {
     let quoted = statement.to_ascii_uppercase().find("LOCATION").and_then(|at| statement.get(at..)?.split('\'').nth(1));
     quoted.unwrap_or_default().to_owned()

@@ -1,10 +1,10 @@
-//! What follows from the memory of queries.
+//! Sizes that depend on the memory limit of queries.
 
 use super::{MemoryLimit, PushdownOptions};
 use crate::machine::default_memory_bytes;
 
 impl PushdownOptions {
-    /// The memory of the queries, in bytes; `None` without a limit.
+    /// Returns the memory limit of all queries, in bytes; `None` without a limit.
     pub(crate) fn memory_bytes(&self) -> Option<usize> {
         match self.memory {
             MemoryLimit::Auto => Some(default_memory_bytes()),
@@ -13,7 +13,7 @@ impl PushdownOptions {
         }
     }
 
-    /// The rows of a batch: fewer where many batches would not fit into memory.
+    /// Returns the number of rows per batch: fewer if the memory limit is low.
     pub(crate) fn batch_rows(&self) -> usize {
         match self.memory {
             MemoryLimit::Bytes(bytes) => usize::try_from(bytes / MEMORY_BYTES_PER_BATCH_ROW)
@@ -23,7 +23,7 @@ impl PushdownOptions {
         }
     }
 
-    /// `bytes`, or one for each `divisor` bytes of the memory limit if that is less.
+    /// Returns `bytes`, or the memory limit divided by `divisor` if that is less.
     pub(crate) fn bytes_within(&self, bytes: u64, divisor: u64) -> u64 {
         match self.memory {
             MemoryLimit::Bytes(limit) => bytes.min(limit / divisor),
@@ -31,13 +31,14 @@ impl PushdownOptions {
         }
     }
 
-    /// The bytes of rows that a partition of a scan holds back until their split is complete.
+    /// Returns the bytes of rows that a partition of a scan may hold back until their split is
+    /// complete.
     pub(crate) fn held_bytes(&self) -> u64 {
         self.bytes_within(self.buffer_bytes, MEMORY_BYTES_PER_HELD_BYTE)
     }
 }
 
-/// The rows of a batch, and the fewest.
+/// Rows per batch: the default and the minimum.
 const BATCH_ROWS: usize = 8192;
 const MIN_BATCH_ROWS: usize = 128;
 

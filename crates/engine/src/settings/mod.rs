@@ -149,7 +149,7 @@ impl PushdownOptions {
         }
     }
 
-    /// The side that runs filters which no index answers.
+    /// Returns the side that runs filters that no index answers.
     pub(crate) fn filter_side(&self) -> Side {
         match self.filter {
             FilterStrategy::Auto | FilterStrategy::Index => Side::Auto,
@@ -158,7 +158,7 @@ impl PushdownOptions {
         }
     }
 
-    /// Whether filters are looked up in indexes.
+    /// Returns whether filters are looked up in indexes.
     pub(crate) fn index_use(&self) -> IndexUse {
         match self.filter {
             FilterStrategy::Index => IndexUse::Always,
@@ -167,8 +167,8 @@ impl PushdownOptions {
         }
     }
 
-    /// Which side scans the splits of a running scan. With the objective `cost` it stays the chosen
-    /// one: adapting saves seconds, not dollars.
+    /// Returns which side scans the splits of a running scan. With the objective `cost`, the chosen
+    /// side keeps them: adapting saves seconds, not dollars.
     pub(crate) fn adaptivity(&self) -> Adaptivity {
         match (self.adaptive, self.objective) {
             (Adaptivity::Auto, Objective::Cost) => Adaptivity::None,
@@ -186,13 +186,13 @@ impl PushdownOptions {
         self.reuse == Use::Auto && !self.is_baseline()
     }
 
-    /// Whether the query runs as the baseline: it reads what it needs, without samples, indexes or
-    /// shared scans.
+    /// Whether the query runs as the baseline: plain reads of what it needs, without samples,
+    /// indexes or shared scans.
     pub(crate) fn is_baseline(&self) -> bool {
         self.level == HighestLevel::None
     }
 
-    /// Refuses values out of range.
+    /// Fails if a value is out of range.
     pub(crate) fn check(&self) -> Result<()> {
         if !self.max_usd.is_finite() || self.max_usd < 0.0 {
             return Err(Error::invalid("pushdown.max_usd must be a number of dollars, 0 or more"));
@@ -213,12 +213,14 @@ impl PushdownOptions {
         Ok(())
     }
 
-    /// The requests in flight of each partition, if storage does not report how many keep it busy.
+    /// Returns the requests in flight per partition, if storage does not report how many keep it
+    /// busy.
     pub(crate) fn requests(&self) -> usize {
         if self.requests == 0 { DEFAULT_REQUESTS_PER_PARTITION } else { self.requests }
     }
 
-    /// The size up to which tables are read once and kept, unless settings say where a scan runs.
+    /// Returns the size up to which tables are read whole and cached; 0 if settings say where a
+    /// scan runs.
     pub(crate) fn kept_table_bytes(&self) -> u64 {
         let is_free = self.level == HighestLevel::Auto
             && self.filter == FilterStrategy::Auto
@@ -230,7 +232,8 @@ impl PushdownOptions {
         if is_free { (self.keep_bytes / KEPT_TABLES).min(MAX_KEPT_TABLE_BYTES) } else { 0 }
     }
 
-    /// The requests in flight of each of `partitions`, if `wanted` in all keep storage busy.
+    /// Returns the requests in flight for each of `partitions`, if `wanted` requests in total keep
+    /// storage busy.
     pub(crate) fn requests_at_once(&self, partitions: usize, wanted: Option<NonZeroU32>) -> usize {
         match wanted.filter(|_| self.requests == 0) {
             Some(wanted) => (wanted.get() as usize).div_ceil(partitions.max(1)).min(DEFAULT_REQUESTS_PER_PARTITION),
@@ -238,23 +241,24 @@ impl PushdownOptions {
         }
     }
 
-    /// The time that a connection may be silent.
+    /// Returns the idle timeout of connections.
     pub(crate) fn idle_timeout(&self) -> Duration {
         Duration::from_secs(self.timeout_s.max(1))
     }
 }
 
-/// The number of tables of the largest size that are kept at once.
+/// Number of tables of the maximum size that the cache holds.
 const KEPT_TABLES: u64 = 64;
 
-/// The largest table that is kept. Over a gigabit it comes in 8 ms, about the time of a request.
+/// Maximum size of a table that is cached. Over a gigabit link, it takes 8 ms, about the time of a
+/// request.
 const MAX_KEPT_TABLE_BYTES: u64 = 1024 * 1024;
 
-/// The least memory that a session may be given.
+/// Minimum memory limit of a session.
 const MIN_MEMORY_BYTES: u64 = 1 << 20;
 
-/// The requests in flight of each partition, if storage does not report how many keep it busy; the
-/// most if it does.
+/// Default requests in flight per partition, if storage does not report how many keep it busy; the
+/// maximum if it does.
 const DEFAULT_REQUESTS_PER_PARTITION: usize = 4;
 
 #[cfg(test)]

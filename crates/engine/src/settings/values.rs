@@ -1,4 +1,4 @@
-//! The types of settings: words, and numbers of bytes or words.
+//! The types of settings: choices of a word, and sizes in bytes or a word.
 
 use std::fmt;
 
@@ -37,7 +37,7 @@ macro_rules! words {
     };
 }
 
-/// Parses a word, in any case of its letters.
+/// Parses a word, ignoring case.
 fn one_of<T: Copy>(value: &str, all: &[(&str, T)]) -> Result<T> {
     let found = all.iter().find(|(known, _)| known.eq_ignore_ascii_case(value)).map(|(_, meaning)| *meaning);
     found.ok_or_else(|| {
@@ -132,9 +132,9 @@ words! {
         Auto = "auto",
         /// Plain reads.
         Baseline = "baseline",
-        /// Each by its own filters.
+        /// Each table is filtered by its own predicates.
         Filtered = "filtered",
-        /// The second also by the keys of the first.
+        /// The second table is also filtered by the join keys of the first.
         Bloom = "bloom",
     }
 }
@@ -220,7 +220,7 @@ macro_rules! sizes {
 }
 
 sizes! {
-    /// The memory of all queries.
+    /// The memory limit of all queries.
     MemoryLimit {
         /// A part of the machine's memory, or of its container's.
         Auto = "auto",
@@ -232,7 +232,7 @@ sizes! {
 sizes! {
     /// The bytes that spilled data may take on the disk.
     DiskLimit {
-        /// What is free, but a reserve.
+        /// All that is free, except a reserve.
         Auto = "auto",
     }
 }

@@ -4,12 +4,12 @@
 //! script         a script cut into statements; the only tokenizer
 //! create_index   CREATE INDEX, DROP INDEX, SHOW INDEXES
 //! analyze        ANALYZE TABLE
-//! show           SHOW of our settings
+//! show           SHOW of a setting `pushdown.*`
 //! vacuum         VACUUM TEMPORARY FILES
 //! summarize      SUMMARIZE
 //! pivot          PIVOT and UNPIVOT as statements
 //! user_macros    CREATE MACRO, DROP MACRO
-//! syntax/        rewrites of the syntax tree: SET of our settings, and what DataFusion reads differently
+//! syntax/        rewrites of the syntax tree: SET, and what DataFusion reads differently
 //! words          a reader of tokens for the statements that DataFusion does not have
 //! ```
 
@@ -54,7 +54,7 @@ pub(crate) enum Command {
     Index(IndexStatement),
     /// `ANALYZE TABLE`.
     Analyze(AnalyzeTable),
-    /// `SHOW` of settings of ours, or of all.
+    /// `SHOW` of a setting `pushdown.*`, or of all settings.
     Show(Shown),
     /// `VACUUM TEMPORARY FILES`.
     Vacuum(Vacuum),
@@ -66,7 +66,7 @@ pub(crate) enum Command {
     Prepare(String, Box<Prepared>),
     /// `EXECUTE`: the name and the values of the parameters.
     Execute(String, Vec<Expr>),
-    /// `DEALLOCATE`: the name, or all.
+    /// `DEALLOCATE`: the name; `None` for all statements.
     Deallocate(Option<String>),
     /// `CREATE MACRO`.
     CreateMacro(Box<Macro>),
@@ -83,7 +83,7 @@ impl Command {
     ///
     /// # Errors
     ///
-    /// The text is no SQL, or a statement that would be ignored.
+    /// Returns an error if the text is not SQL, or part of the statement would be ignored.
     pub(crate) fn parse(statement: &Statement, state: &SessionState) -> Result<Self> {
         Self::parse_with(statement, &Parameters::None, state)
     }
@@ -92,7 +92,7 @@ impl Command {
     ///
     /// # Errors
     ///
-    /// As there, or a parameter has no value.
+    /// Returns an error as [`Command::parse`] does, or if a parameter has no value.
     pub(crate) fn parse_with(statement: &Statement, parameters: &Parameters, state: &SessionState) -> Result<Self> {
         syntax::chains::check(&statement.tokens)?;
         if let Some(index) = create_index::parse(&statement.tokens)? {
@@ -135,7 +135,7 @@ impl Command {
         }
     }
 
-    /// The command of a rewritten tree.
+    /// Converts a rewritten tree to a command.
     fn of_tree(tree: SqlTree) -> Result<Self> {
         Ok(match tree {
             SqlTree::Prepare { name, data_types, statement } => {
@@ -162,7 +162,7 @@ impl Command {
     }
 }
 
-/// The syntax tree of DataFusion's parser.
+/// Parses a statement by DataFusion's parser.
 fn parse_tree(
     statement: &Statement,
     parameters: &Parameters,
@@ -173,7 +173,7 @@ fn parse_tree(
     let dialect = dialect_from_str(options.dialect).ok_or_else(unknown)?;
     let tokens = match options.dialect {
         Dialect::Generic => syntax::tokens::readable(&statement.tokens),
-        // Quotes differ between dialects.
+        // Quotes differ between dialects, so the text is tokenized again.
         _ => {
             let tokens = Tokenizer::new(dialect.as_ref(), &statement.text).tokenize_with_location();
             syntax::tokens::readable(&tokens.map_err(ParserError::from)?)
@@ -196,7 +196,7 @@ fn parse_tree(
     }
 }
 
-/// The error for brackets, functions or subqueries that are nested deeper than `levels`.
+/// Returns the error for brackets, functions or subqueries that are nested deeper than `levels`.
 fn too_deep(levels: usize) -> Error {
     let message = format!(
         "brackets, functions and queries lie in each other too deeply, beyond {levels} levels of the parser \

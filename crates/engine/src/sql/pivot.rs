@@ -14,32 +14,32 @@ use pushdowndb_contract::{Error, Result};
 use super::syntax::relations::{pivoted, unpivoted};
 use super::words::Words;
 
-/// The most values that become columns without being listed.
+/// Maximum number of values that become columns without being listed.
 pub(crate) const MAX_VALUES: usize = 1_000;
 
 /// A PIVOT or UNPIVOT.
 #[derive(Clone, Debug)]
 pub(crate) enum Pivot {
-    /// Columns of the values of `key`.
+    /// PIVOT: the values of `key` become columns.
     Pivot {
-        /// What stands behind FROM.
+        /// The table or query after FROM.
         source: String,
         /// The expression whose values become columns.
         key: Box<Expr>,
-        /// Those values; `None` for all that there are.
+        /// Those values; `None` for all that occur.
         values: Option<Vec<ExprWithAlias>>,
-        /// What is computed for each value.
+        /// The aggregates to compute for each value.
         aggregates: Vec<ExprWithAlias>,
-        /// The columns of GROUP BY; `None` for all that are left.
+        /// The columns of GROUP BY; `None` for all remaining columns.
         groups: Option<String>,
         /// `ORDER BY` and `LIMIT`.
         rest: String,
     },
-    /// Rows of the names and values of columns.
+    /// UNPIVOT: the names and values of columns become rows.
     Unpivot {
-        /// What stands behind FROM.
+        /// The table or query after FROM.
         source: String,
-        /// The columns as they are written: names, or what chooses them.
+        /// The columns as written: names, or an expression that chooses them.
         columns: String,
         name: Ident,
         value: Ident,
@@ -96,7 +96,7 @@ pub(crate) fn parse(tokens: &[TokenWithSpan]) -> Result<Option<Pivot>> {
 }
 
 impl Pivot {
-    /// The statement that finds the values that become columns; `None` if they are known.
+    /// Returns the query that finds the values that become columns; `None` if they are listed.
     pub(crate) fn values(&self) -> Option<String> {
         match self {
             Self::Pivot { source, key, values: None, .. } => Some(format!(
@@ -107,15 +107,16 @@ impl Pivot {
         }
     }
 
-    /// The query whose columns are those that UNPIVOT takes, if they are not listed:
-    /// `UNPIVOT t ON COLUMNS(* EXCLUDE id)`.
+    /// Returns the query whose columns UNPIVOT takes; `None` if they are listed by name: `UNPIVOT t
+    /// ON COLUMNS(* EXCLUDE id)`.
     pub(crate) fn chosen(&self) -> Option<String> {
         let Self::Unpivot { source, columns, .. } = self else { return None };
         let is_choice = columns.starts_with('*') || columns.to_ascii_lowercase().starts_with("columns");
         is_choice.then(|| format!("SELECT {columns} FROM {source}"))
     }
 
-    /// The query that is meant, with the values or the columns that were found.
+    /// Returns the query that the statement stands for, with the values or columns that were
+    /// `found`.
     pub(crate) fn query(self, found: &[String]) -> Result<String> {
         match self {
             Self::Unpivot { source, columns, name, value } => {
@@ -150,7 +151,7 @@ fn expression(sql: &str) -> Result<Expr> {
     parsed.map_err(unreadable)
 }
 
-/// Expressions with commas between them, and their aliases.
+/// Parses expressions separated by commas, with their aliases.
 fn list(sql: &str) -> Result<Vec<ExprWithAlias>> {
     if sql.trim().is_empty() {
         return Ok(vec![]);
@@ -168,10 +169,10 @@ fn unreadable(error: ParserError) -> Error {
     }
 }
 
-/// The tokens of the statement, and where its clauses begin outside of brackets.
+/// The tokens of the statement, and its words outside of brackets, which begin its clauses.
 struct Parts<'a> {
     tokens: &'a [TokenWithSpan],
-    /// The words outside of brackets, in upper case.
+    /// The words outside of brackets, in upper case, with their index among the tokens.
     words: Vec<(usize, String)>,
 }
 
@@ -201,19 +202,19 @@ impl<'a> Parts<'a> {
         text.trim().to_owned()
     }
 
-    /// The text from the token `from` to the first of `ends`.
+    /// Returns the text from the token `from` to the first of `ends`.
     fn before(&self, ends: &[&str], from: usize) -> String {
         let ends = self.words.iter().filter(|(at, word)| *at >= from && ends.contains(&word.as_str()));
         let end = ends.map(|(at, _)| *at).min().unwrap_or(self.tokens.len());
         self.text(from, end)
     }
 
-    /// The text behind `word` up to the first of `ends`.
+    /// Returns the text between `word` and the first of `ends`.
     fn from(&self, word: &str, ends: &[&str]) -> String {
         self.find(word).map(|at| self.before(ends, at + 1)).unwrap_or_default()
     }
 
-    /// The name behind `word`.
+    /// Returns the name after `word`.
     fn one_behind(&self, word: &str) -> Option<Ident> {
         let mut behind = self.tokens.get(self.find(word)? + 1..)?.iter().map(|token| &token.token);
         match behind.find(|token| !matches!(token, Token::Whitespace(_)))? {

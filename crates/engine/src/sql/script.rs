@@ -21,7 +21,7 @@ impl Statement {
     ///
     /// # Errors
     ///
-    /// The text is no SQL, or has no statement or several.
+    /// Returns an error if the text is not SQL, or has no statement or several.
     pub(crate) fn parse(sql: &str) -> Result<Self> {
         let mut statements = parse(sql)?;
         match (statements.pop(), statements.len()) {
@@ -34,8 +34,8 @@ impl Statement {
         }
     }
 
-    /// The statement of `tokens`, which lie in the script at `cursor`; `None` if all of them are
-    /// blank.
+    /// Returns the statement of `tokens`, which lie in the script after `cursor`; `None` if all of
+    /// them are blank.
     fn of(tokens: &[TokenWithSpan], cursor: &mut Cursor<'_>) -> Option<Self> {
         let is_blank = |token: &TokenWithSpan| matches!(token.token, Token::Whitespace(_) | Token::EOF);
         let first = tokens.iter().position(|token| !is_blank(token))?;
@@ -54,8 +54,8 @@ impl Statement {
     }
 }
 
-/// Cuts a script at its semicolons, except those in strings and comments. Statements of nothing but
-/// blanks and comments are left out.
+/// Splits a script at its semicolons, except those in strings and comments. Statements of nothing
+/// but blanks and comments are left out.
 pub(crate) fn parse(sql: &str) -> Result<Vec<Statement>> {
     let tokens = Tokenizer::new(&GenericDialect {}, sql)
         .tokenize_with_location()
@@ -65,7 +65,7 @@ pub(crate) fn parse(sql: &str) -> Result<Vec<Statement>> {
     Ok(parts.filter_map(|part| Statement::of(part, &mut cursor)).collect())
 }
 
-/// A position in the text that only moves forward, since long scripts may be one line.
+/// A position in the text that only moves forward, since a long script may be a single line.
 struct Cursor<'a> {
     rest: std::str::CharIndices<'a>,
     text: &'a str,
@@ -74,7 +74,7 @@ struct Cursor<'a> {
 }
 
 impl Cursor<'_> {
-    /// The byte at a line and a column of characters, both from 1.
+    /// Moves to a line and a column, which count characters from 1, and returns the byte offset.
     fn advance(&mut self, to: Location) -> usize {
         while (self.line, self.column) < (to.line, to.column) {
             match self.rest.next() {

@@ -1,5 +1,4 @@
-//! `SHOW ALL` and `SHOW pushdown.x`, which DataFusion does not show under the names of our
-//! settings.
+//! `SHOW ALL` and `SHOW pushdown.x`: DataFusion would show these settings without their prefix.
 
 use datafusion::common::config::ConfigExtension;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
@@ -11,9 +10,9 @@ use crate::settings::PushdownOptions;
 /// The settings that a SHOW asks for.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Shown {
-    /// A setting of ours.
+    /// A setting `pushdown.*`.
     One(String),
-    /// All settings, ours and DataFusion's.
+    /// All settings, including DataFusion's.
     All,
 }
 

@@ -1,4 +1,4 @@
-//! `SUMMARIZE t` and `SUMMARIZE SELECT …`: what each column holds.
+//! `SUMMARIZE t` and `SUMMARIZE SELECT …`: figures about each column.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use super::words::Words;
 /// A SUMMARIZE.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Summarize {
-    /// What stands behind FROM: a table, or a query in brackets.
+    /// The table, or the query in brackets, after FROM.
     source: String,
 }
 
-/// The figures of a column, as SQL of its name.
+/// The figures of a column as SQL, in which `{c}` is its name.
 const FIGURES: [&str; 10] = [
     "CAST(min({c}) AS VARCHAR)",
     "CAST(max({c}) AS VARCHAR)",
@@ -33,7 +33,7 @@ const FIGURES: [&str; 10] = [
     "count({c})",
 ];
 
-/// The figure that estimates how many values there are.
+/// Index of the figure that estimates the number of distinct values.
 const DISTINCT: usize = 2;
 
 /// Parses `SUMMARIZE`; `None` for other statements.
@@ -55,12 +55,12 @@ pub(crate) fn parse(tokens: &[TokenWithSpan]) -> Result<Option<Summarize>> {
 }
 
 impl Summarize {
-    /// The statement that has the columns.
+    /// Returns the query that has the columns to summarize.
     pub(crate) fn columns(&self) -> String {
         format!("SELECT * FROM {}", self.source)
     }
 
-    /// The statement that computes all figures of the columns of `schema`, in one row.
+    /// Returns the query that computes all figures of the columns of `schema`, in one row.
     pub(crate) fn figures(&self, schema: &Schema) -> Result<String> {
         if schema.fields().is_empty() {
             return Err(Error::invalid("SUMMARIZE: there are no columns"));
@@ -70,7 +70,7 @@ impl Summarize {
             let column = format!("\"{}\"", field.name().replace('"', "\"\""));
             for (at, figure) in FIGURES.iter().enumerate() {
                 let column = match field.data_type() {
-                    // These have no estimate of their own.
+                    // `approx_distinct` does not support these types.
                     own if at == DISTINCT && (own.is_floating() || own.is_decimal()) => {
                         format!("CAST({column} AS VARCHAR)")
                     }
@@ -90,7 +90,7 @@ impl Summarize {
         Ok(format!("{sql} FROM {}", self.source))
     }
 
-    /// The rows of SUMMARIZE, of the one row of figures.
+    /// Converts the row of figures to the rows of SUMMARIZE.
     pub(crate) fn shown(&self, schema: &Schema, figures: &[RecordBatch]) -> Result<RecordBatch> {
         let row = figures.iter().find(|batch| batch.num_rows() > 0);
         let row = row.ok_or_else(|| Error::internal("SUMMARIZE computed no row"))?;
@@ -142,7 +142,7 @@ impl Summarize {
     }
 }
 
-/// Whether a figure is one of values of this type.
+/// Returns whether a figure applies to values of this type.
 fn applies(figure: usize, data_type: &DataType) -> bool {
     let is_number = data_type.is_numeric();
     let is_scalar = is_number

@@ -1,7 +1,8 @@
 //! Macros of the session: `CREATE MACRO f(a) AS a + 1`, `CREATE MACRO t(a) AS TABLE SELECT …`.
 //!
 //! A call is replaced by the expression or the query, in which names of parameters stand for the
-//! arguments, before the statement is planned. So a macro costs, and is pushed, as what it means.
+//! arguments, before the statement is planned. So a macro costs the same as what it stands for, and
+//! is pushed in the same way.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -18,10 +19,10 @@ use pushdowndb_contract::{Error, Result};
 use super::syntax::visit::{each_expression, visit};
 use super::words::Words;
 
-/// The most calls of macros that a statement becomes.
+/// Maximum number of calls of macros that are replaced in one pass over a statement.
 const MAX_CALLS: usize = 10_000;
 
-/// How deep a macro may call others.
+/// Maximum nesting of macros in macros.
 const MAX_DEPTH: usize = 16;
 
 /// A macro as it is declared.
@@ -34,11 +35,11 @@ pub(crate) struct Macro {
 }
 
 impl Macro {
-    /// The macro of a CREATE MACRO.
+    /// Creates the macro of a CREATE MACRO.
     ///
     /// # Errors
     ///
-    /// The name has a schema.
+    /// Returns an error if the name has a schema.
     pub(crate) fn new(
         name: &ObjectName,
         replaces: bool,
@@ -53,7 +54,7 @@ impl Macro {
         matches!(self.definition, MacroDefinition::Table(_))
     }
 
-    /// Puts arguments in the place of the parameters of `body`.
+    /// Replaces the parameters in `body` by arguments.
     fn fill(&self, body: &mut impl VisitMut, arguments: &[FunctionArg]) -> Result<()> {
         let usage = || {
             let names: Vec<String> = self.parameters.iter().map(|parameter| parameter.to_string()).collect();
@@ -93,7 +94,7 @@ fn is_same(parameter: &Ident, name: &Ident) -> bool {
     }
 }
 
-/// A name without a schema, in lower case unless it is quoted.
+/// Returns a name without a schema, in lower case unless it is quoted.
 fn own_name(name: &ObjectName) -> Option<String> {
     match name.0.as_slice() {
         [one] => one.as_ident().map(|name| match name.quote_style {
@@ -122,11 +123,11 @@ pub(crate) fn parse_drop(tokens: &[TokenWithSpan]) -> Result<Option<(String, boo
 pub(crate) struct Macros(RwLock<BTreeMap<String, Macro>>);
 
 impl Macros {
-    /// Keeps a macro.
+    /// Adds a macro.
     ///
     /// # Errors
     ///
-    /// There is one of the name, and it is not replaced.
+    /// Returns an error if there is one with this name, and the new one does not replace it.
     pub(crate) fn put(&self, new: Macro) -> Result<()> {
         let mut all = self.0.write();
         if all.contains_key(&new.name) && !new.replaces {
@@ -137,11 +138,11 @@ impl Macros {
         Ok(())
     }
 
-    /// Forgets a macro.
+    /// Removes a macro.
     ///
     /// # Errors
     ///
-    /// There is none, and it may not be missing.
+    /// Returns an error if there is none and `may_miss` is false.
     pub(crate) fn remove(&self, name: &str, may_miss: bool) -> Result<()> {
         match self.0.write().remove(name) {
             None if !may_miss => Err(Error::invalid(format!("there is no macro {name}"))),
@@ -153,7 +154,8 @@ impl Macros {
     ///
     /// # Errors
     ///
-    /// The arguments are not those of the macro, or macros call each other without end.
+    /// Returns an error if the arguments are not those of the macro, or macros call each other
+    /// without end.
     pub(crate) fn expand(&self, statement: &mut Statement) -> Result<()> {
         let all = self.0.read().clone();
         if all.is_empty() {
@@ -171,7 +173,7 @@ impl Macros {
     }
 }
 
-/// Replaces the calls in a statement, but for those in the macros' own definitions.
+/// Replaces the calls in a statement, except those in the definitions that it inserts.
 struct Expand<'a> {
     all: &'a BTreeMap<String, Macro>,
     calls: usize,
@@ -191,7 +193,8 @@ impl Expand<'_> {
 impl VisitorMut for Expand<'_> {
     type Break = Box<Error>;
 
-    // Behind what is within, which is thus not looked at again.
+    // Called after the inner expressions, so that an inserted definition is not visited in this
+    // pass.
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
         let Expr::Function(function) = expr else { return ControlFlow::Continue(()) };
         let known = own_name(&function.name).and_then(|name| self.all.get(&name));

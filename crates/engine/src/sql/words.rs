@@ -4,7 +4,7 @@ use datafusion::common::TableReference;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use pushdowndb_contract::{Error, Result};
 
-/// The tokens of a statement that were not read yet, without blanks.
+/// A position in the tokens of a statement, which leaves out blanks.
 #[derive(Clone)]
 pub(crate) struct Words<'a> {
     tokens: Vec<&'a Token>,
@@ -20,7 +20,7 @@ impl<'a> Words<'a> {
         Self { tokens: tokens.filter(|token| !matches!(token, Token::Whitespace(_))).collect(), next: 0, usage }
     }
 
-    /// Takes these words if they come next, in upper or lower case.
+    /// Consumes these words if they come next, in upper or lower case. Returns whether they did.
     pub(crate) fn takes(&mut self, words: &[&str]) -> bool {
         let is_word = |(word, token): (&&str, &&Token)| match token {
             Token::Word(found) => found.quote_style.is_none() && found.value.eq_ignore_ascii_case(word),
@@ -34,14 +34,14 @@ impl<'a> Words<'a> {
         found
     }
 
-    /// Takes a mark if it comes next.
+    /// Consumes a mark if it comes next. Returns whether it did.
     pub(crate) fn takes_mark(&mut self, mark: &Token) -> bool {
         let found = self.tokens.get(self.next) == Some(&mark);
         self.next += usize::from(found);
         found
     }
 
-    /// Takes a name, in lower case unless it is quoted; `what` describes it in errors.
+    /// Consumes a name, in lower case unless it is quoted; `what` describes it in errors.
     pub(crate) fn name(&mut self, what: &str) -> Result<String> {
         let name = match self.tokens.get(self.next) {
             Some(Token::Word(word)) if word.quote_style.is_none() => word.value.to_lowercase(),
@@ -53,7 +53,7 @@ impl<'a> Words<'a> {
         Ok(name)
     }
 
-    /// Takes a table's name or the address of objects.
+    /// Consumes a table's name or the address of objects.
     pub(crate) fn table(&mut self) -> Result<TableReference> {
         let mut parts = vec![self.name("a table")?];
         while parts.len() < 3 && self.takes_mark(&Token::Period) {
@@ -67,7 +67,7 @@ impl<'a> Words<'a> {
         })
     }
 
-    /// Takes text in single quotes; `what` describes it in errors.
+    /// Consumes text in single quotes; `what` describes it in errors.
     pub(crate) fn text(&mut self, what: &str) -> Result<String> {
         let Some(Token::SingleQuotedString(text)) = self.tokens.get(self.next) else {
             return Err(self.expected(what));
@@ -76,13 +76,13 @@ impl<'a> Words<'a> {
         Ok(text.clone())
     }
 
-    /// The error that something else than `what` comes next.
+    /// Returns the error that something other than `what` comes next.
     pub(crate) fn expected(&self, what: &str) -> Error {
         let found = self.tokens.get(self.next).map_or("the end".to_owned(), |token| format!("'{token}'"));
         Error::invalid(format!("expected {what}, found {found}; write {}", self.usage))
     }
 
-    /// Checks that every token was taken.
+    /// Checks that every token was consumed.
     pub(crate) fn end(&self) -> Result<()> {
         if self.next == self.tokens.len() { Ok(()) } else { Err(self.expected("the end")) }
     }

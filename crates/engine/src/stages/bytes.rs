@@ -1,4 +1,4 @@
-//! The bytes that a plan is expected to take, in one process and in stages.
+//! The bytes that a plan is expected to read or receive, in one process and in stages.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::exec::remote_scan::RemoteScanExec;
 use crate::plan::join_keys::JoinId;
 use crate::plan::placement::Choice;
 
-/// The bytes of a scan that pass through the engine, without the keys of joins.
+/// Returns the bytes of a scan that pass through the engine, without filters by the keys of joins.
 pub(super) fn of_scan(scan: &RemoteScanExec) -> u64 {
     match scan.choice() {
         _ if scan.reuses() => 0,
@@ -19,22 +19,22 @@ pub(super) fn of_scan(scan: &RemoteScanExec) -> u64 {
     }
 }
 
-/// How the nodes of a plan in stages are found.
+/// Access to the nodes of a plan in stages.
 pub trait StageNodes {
-    /// The number of tasks of the stage below `node`, if it is the end of one.
+    /// Returns the number of tasks of the stage below `node`, if a stage ends there.
     fn tasks_below(&self, node: &Arc<dyn ExecutionPlan>) -> Option<usize>;
 
-    /// The scan that `node` has in shares, if it has one.
+    /// Returns the scan that `node` runs in shares, if it does.
     fn shared<'a>(&self, node: &'a Arc<dyn ExecutionPlan>) -> Option<&'a Arc<dyn ExecutionPlan>>;
 }
 
-/// The bytes that the scans of `plan` are expected to take. A scan is filtered by the keys of a join
-/// if they are collected in its stage, by a task that has all of them.
+/// Returns the bytes that the scans of `plan` are expected to take. The keys of a join filter a
+/// scan only if they are collected in its stage, by a task that has all of them.
 pub fn expected_bytes(plan: &Arc<dyn ExecutionPlan>, nodes: &dyn StageNodes) -> u64 {
     of_stage(plan, 1, nodes)
 }
 
-/// The same for a plan of one process.
+/// Like [`expected_bytes`], for a plan of one process.
 pub(crate) fn of_whole(plan: &Arc<dyn ExecutionPlan>) -> u64 {
     struct Whole;
     impl StageNodes for Whole {
@@ -71,11 +71,11 @@ fn of_stage(root: &Arc<dyn ExecutionPlan>, tasks: usize, nodes: &dyn StageNodes)
     below.into_iter().map(|(stage, tasks)| of_stage(stage, tasks, nodes)).fold(own, u64::saturating_add)
 }
 
-/// Stands for the bytes of a scan that loses keys of a join. How many rows they would have kept out
-/// is known too badly to take the risk.
+/// Stands for the bytes of a scan that loses keys of a join. The number of rows that the keys would
+/// have excluded is too uncertain to take the risk.
 const LOST_KEYS: u64 = u64::MAX / 2;
 
-/// The bytes of `scan` where the keys of `joins` are known.
+/// Returns the bytes of `scan`, filtered by its keys if `joins` has all of them.
 fn filtered(scan: &RemoteScanExec, joins: &HashSet<JoinId>) -> u64 {
     let filters = &scan.plan().key_filters;
     if filters.is_empty() {

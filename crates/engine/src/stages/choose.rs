@@ -15,22 +15,22 @@ use crate::exec::group_by::GroupByExec;
 use crate::exec::remote_scan::RemoteScanExec;
 use crate::settings::{Distribution, PushdownOptions};
 
-/// The bytes that the engine has to read or to receive for a query to be worth the exchange of its
-/// rows between processes. Below, one process takes less than a second.
+/// Minimum bytes that the engine reads or receives for a query to be worth exchanging its rows
+/// between processes. Below, one process takes less than a second.
 const MIN_BYTES: u64 = 64 << 20;
 
 /// Operators that run in one process: those that write, and those that run a part of their plan
 /// repeatedly.
 const ONE_PROCESS: [&str; 4] = ["DataSinkExec", "RecursiveQueryExec", "WorkTableExec", "ScalarSubqueryExec"];
 
-/// The settings `pushdown.*` that differ from the defaults and concern every process, by their full
-/// names.
+/// Returns the settings `pushdown.*` that differ from the defaults and concern every process, by
+/// their full names.
 pub(crate) fn changed_settings(options: &PushdownOptions) -> Vec<(String, String)> {
     let full = |(name, value): (String, String)| (format!("{}.{name}", PushdownOptions::PREFIX), value);
     scan::changed(options).into_iter().map(full).collect()
 }
 
-/// Why a plan is not cut into stages; `None` if it may be.
+/// Returns why a plan is not cut into stages; `None` if it may be.
 pub(crate) fn refusal(plan: &Arc<dyn ExecutionPlan>, mode: Distribution) -> Option<String> {
     let (mut why, mut all, mut scans) = (None, 0u64, 0);
     let walked = plan.apply(|node| {
@@ -53,7 +53,7 @@ pub(crate) fn refusal(plan: &Arc<dyn ExecutionPlan>, mode: Distribution) -> Opti
     })
 }
 
-/// Why workers cannot run `scan`.
+/// Returns why workers cannot run `scan`; `None` if they can.
 fn refused(scan: &RemoteScanExec, mode: Distribution) -> Option<String> {
     let name = &scan.plan().name;
     if mode == Distribution::Auto && scan.context().is_local() {
@@ -73,18 +73,18 @@ fn refused(scan: &RemoteScanExec, mode: Distribution) -> Option<String> {
     None
 }
 
-/// The most tasks, up to `wanted`, that can scan together what `node` scans; `None` if it is no
-/// scan of the engine.
+/// Returns the maximum number of tasks, up to `wanted`, that can run the scan `node` together;
+/// `None` if it is not a scan of the engine.
 pub fn most_tasks(node: &Arc<dyn ExecutionPlan>, wanted: usize) -> Option<usize> {
     Some(node.downcast_ref::<RemoteScanExec>()?.most_shares(wanted))
 }
 
-/// `node` as `tasks` scans that read each record once between them; `None` if it is no scan of the
-/// engine.
+/// Divides `node` into `tasks` scans that together read each record once; `None` if it is not a
+/// scan of the engine.
 ///
 /// # Errors
 ///
-/// A type of the scan is not known to the engine.
+/// Returns an error if a type of the scan is unknown to the engine.
 pub fn shares(
     node: &Arc<dyn ExecutionPlan>,
     tasks: usize,

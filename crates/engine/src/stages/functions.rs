@@ -12,8 +12,8 @@ use super::messages::{CastMessage, Function, FunctionMessage};
 use crate::functions::arithmetic::Checked;
 use crate::functions::casts;
 
-/// The functions of `plan` that no registry has, encoded; `None` if one of them cannot be sent.
-/// `is_known` tells the names of a registry.
+/// Encodes the functions of `plan` that no registry has; `None` if one of its functions cannot be
+/// sent. `is_known` says whether a registry has a name.
 pub(crate) fn made_for(plan: &LogicalPlan, is_known: &dyn Fn(&str) -> bool) -> Option<Vec<Vec<u8>>> {
     let (mut functions, mut all_sent) = (Vec::new(), true);
     let mut look_at = |expr: &Expr| {
@@ -33,11 +33,11 @@ pub(crate) fn made_for(plan: &LogicalPlan, is_known: &dyn Fn(&str) -> bool) -> O
     (walked.is_ok() && all_sent).then_some(functions)
 }
 
-/// Encodes a function of the engine that no registry has; `None` for all others.
+/// Encodes a function of the engine that no registry has; `None` for all other functions.
 ///
 /// # Errors
 ///
-/// It casts a type that cannot be sent.
+/// Returns an error if it casts a type that cannot be sent.
 fn function_to_bytes(function: &ScalarUDF) -> Result<Option<Vec<u8>>> {
     let message = if Checked::of_function(function).is_some() {
         Function::Checked(function.name().to_owned())

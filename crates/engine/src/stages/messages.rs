@@ -35,18 +35,18 @@ pub(super) struct ScanMessage {
     pub(super) partitions: u64,
     #[prost(bool, optional, tag = "6")]
     pub(super) is_pushed: Option<bool>,
-    /// Whether the table is small and kept.
+    /// Whether the table is small and cached whole.
     #[prost(bool, tag = "9")]
     pub(super) is_kept: bool,
     /// The settings of the scan that differ from the defaults.
     #[prost(message, repeated, tag = "7")]
     pub(super) settings: Vec<SettingMessage>,
-    /// What the server of each store told the process that planned the scan.
+    /// What the server of each store reported to the process that planned the scan.
     #[prost(message, repeated, tag = "8")]
     pub(super) servers: Vec<ServerMessage>,
 }
 
-/// What a server said of itself.
+/// What a server reported about itself.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct ServerMessage {
     #[prost(string, tag = "1")]

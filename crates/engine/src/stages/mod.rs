@@ -1,6 +1,6 @@
 //! Stages: parts of a plan that worker processes run.
 //!
-//! The engine plans a query as ever. A [`Cluster`] cuts the plan into stages and sends them to
+//! The engine plans a query as usual. A [`Cluster`] cuts the plan into stages and sends them to
 //! workers, each of which has an engine of its own. This module has what both sides need of the
 //! engine's operators:
 //!
@@ -48,11 +48,11 @@ pub use usages::ScanUsages;
 /// Worker processes that run queries together.
 #[async_trait]
 pub trait Cluster: fmt::Debug + Send + Sync {
-    /// Cuts a plan into stages. `None` if it has no part that several workers can run.
+    /// Cuts a plan into stages. Returns `None` if it has no part that several workers can run.
     ///
     /// # Errors
     ///
-    /// The addresses of the workers are invalid, or no worker answers.
+    /// Returns an error if the addresses of the workers are invalid, or no worker answers.
     async fn stage(&self, query: WholePlan) -> Result<Option<Arc<dyn StagedQuery>>>;
 }
 
@@ -65,51 +65,51 @@ pub struct WholePlan {
     pub state: SessionState,
     /// The addresses of the workers, as the setting `pushdown.workers` has them.
     pub workers: String,
-    /// What workers need to know of the session.
+    /// The part of the session that workers need.
     pub request: StageRequest,
-    /// Takes what the scans of workers counted.
+    /// Collects what the scans of workers counted.
     pub usages: Arc<ScanUsages>,
 }
 
 /// A query whose plan was cut into stages.
 pub trait StagedQuery: fmt::Debug + Send + Sync {
-    /// Its stages and their tasks as text, for EXPLAIN.
+    /// Returns the stages and their tasks as text, for EXPLAIN.
     fn explain(&self) -> String;
 
-    /// One line on who runs it, for the report.
+    /// Returns one line about the workers that run the query, for the report.
     fn summary(&self) -> String;
 
-    /// The bytes that its scans are expected to take.
+    /// Returns the bytes that the query's scans are expected to take.
     fn expected_bytes(&self) -> u64;
 
-    /// Starts it.
+    /// Starts the query.
     ///
     /// # Errors
     ///
-    /// DataFusion cannot start the plan of the first stage.
+    /// Returns an error if DataFusion cannot start the plan of the first stage.
     fn start(self: Arc<Self>) -> Result<SendableRecordBatchStream>;
 }
 
-/// A plan, or a stage of one, with operators that spill in place of those that do not.
+/// Replaces operators of a plan, or of a stage of one, by operators that spill.
 pub fn with_spilling(plan: Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
     rules::with_spilling(plan, config).map_err(from_datafusion)
 }
 
-/// Whether `node` collects the keys of a join's build side.
+/// Returns whether `node` collects the keys of a join's build side.
 pub fn collects_keys(node: &Arc<dyn ExecutionPlan>) -> bool {
     node.is::<BuildKeysExec>()
 }
 
 /// Tells the scans of this process that the keys of the collector `node` are collected in another
-/// one. They would wait for them.
+/// process. Otherwise they would wait for the keys.
 pub fn give_up_keys(node: &Arc<dyn ExecutionPlan>) {
     if let Some(collector) = node.downcast_ref::<BuildKeysExec>() {
         collector.keys().give_up();
     }
 }
 
-/// The collector of keys `node` over another `input`, which has all rows of the build side in each
-/// process that runs it; `None` if `node` is no collector of keys.
+/// Returns the collector of keys `node` over another `input`, which has all rows of the build side
+/// in each process that runs it; `None` if `node` is not a collector of keys.
 pub fn collector_over_whole(
     node: &Arc<dyn ExecutionPlan>,
     input: Arc<dyn ExecutionPlan>,

@@ -1,4 +1,4 @@
-//! The engine's operators as bytes and expressions.
+//! Encodes the engine's operators as bytes and expressions.
 
 use std::sync::Arc;
 
@@ -24,18 +24,18 @@ use crate::plan::join_keys::{BuildKeys, JoinId};
 /// An operator of the engine, without its inputs.
 #[derive(Clone, Debug)]
 pub struct NodeParts {
-    /// All but the expressions.
+    /// The operator, except its expressions.
     pub bytes: Vec<u8>,
     /// The expressions, over the columns of the only input.
     pub exprs: Vec<Arc<dyn PhysicalExpr>>,
 }
 
-/// Takes an operator of the engine apart; `None` for others, and for those that only run where the
-/// query was planned.
+/// Encodes an operator of the engine; `None` for other operators, and for those that only run where
+/// the query was planned.
 ///
 /// # Errors
 ///
-/// A type or an expression of it cannot be sent.
+/// Returns an error if a type or an expression of it cannot be sent.
 pub fn node_to_parts(node: &Arc<dyn ExecutionPlan>) -> Result<Option<NodeParts>> {
     let (node, exprs) = if let Some(scan) = node.downcast_ref::<RemoteScanExec>() {
         (Node::Scan(scan::write(scan)?), vec![])
@@ -62,12 +62,12 @@ pub fn node_to_parts(node: &Arc<dyn ExecutionPlan>) -> Result<Option<NodeParts>>
     Ok(Some(NodeParts { bytes: NodeMessage { node: Some(node) }.encode_to_vec(), exprs }))
 }
 
-/// Puts together what [`node_to_parts`] took apart, in a stage of `tasks` tasks that `context` is
-/// of.
+/// Decodes an operator that [`node_to_parts`] encoded, in a stage of `tasks` tasks with this
+/// `context`.
 ///
 /// # Errors
 ///
-/// The bytes are malformed, or the operator's store cannot be opened here.
+/// Returns an error if the bytes are malformed, or the operator's store cannot be opened here.
 pub fn node_from_parts(
     parts: NodeParts,
     inputs: &[Arc<dyn ExecutionPlan>],
@@ -89,7 +89,8 @@ pub fn node_from_parts(
     }
 }
 
-/// The collector of a join's keys over `input`; `input` itself if the task may lack some of them.
+/// Returns the collector of a join's keys over `input`; `input` itself if this task may lack some
+/// keys.
 fn collector(
     message: &KeysMessage,
     exprs: Vec<Arc<dyn PhysicalExpr>>,
@@ -135,7 +136,7 @@ fn expanded(message: SetsMessage, input: &Arc<dyn ExecutionPlan>) -> Result<Arc<
     Ok(Arc::new(ExpandSetsExec::try_new(Arc::clone(input), &sets).map_err(from_datafusion)?))
 }
 
-/// Whether `node` only concerns rows that scans of one process share.
+/// Returns whether `node` only concerns rows that scans of one process share.
 pub(super) fn is_scope(node: &Arc<dyn ExecutionPlan>) -> bool {
     node.is::<SharedRowsScopeExec>()
 }

@@ -1,4 +1,4 @@
-//! A scan as bytes.
+//! Encodes a scan as bytes.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -18,7 +18,7 @@ use crate::plan::share::Share;
 use crate::plan::splits::ScanSplit;
 use crate::settings::PushdownOptions;
 
-/// The settings of the process that runs a scan, whatever the session says.
+/// Settings that are those of the process that runs a scan, not those of the session.
 const OWN: [&str; 9] = [
     "price_book",
     "memory",
@@ -31,10 +31,11 @@ const OWN: [&str; 9] = [
     "spill_encryption",
 ];
 
-/// The most partitions of a share: a size from outside.
+/// Maximum number of partitions of a share, which comes from another process.
 const MAX_PARTITIONS: u64 = 4096;
 
-/// The settings `pushdown.*` that differ from the defaults, by their names without the prefix.
+/// Returns the settings `pushdown.*` that differ from the defaults, by their names without the
+/// prefix.
 pub(super) fn changed(options: &PushdownOptions) -> Vec<(String, String)> {
     let defaults = PushdownOptions::default().entries();
     let is_default = |name: &str, value: &str| {
@@ -44,9 +45,9 @@ pub(super) fn changed(options: &PushdownOptions) -> Vec<(String, String)> {
     entries.filter(|(name, value)| !OWN.contains(&name.as_str()) && !is_default(name, value)).collect()
 }
 
-/// `options` with the changed ones of another process.
+/// Returns `options` with the settings that another process changed.
 pub(super) fn with_changed(mut options: PushdownOptions, settings: &[SettingMessage]) -> Result<PushdownOptions> {
-    // What is not sent has its default.
+    // A setting that is not sent has its default value.
     for entry in PushdownOptions::default().entries() {
         if !OWN.contains(&entry.key.as_str()) {
             options.set(&entry.key, &entry.value.unwrap_or_default()).map_err(from_datafusion)?;
@@ -119,7 +120,7 @@ pub(super) fn read(message: ScanMessage, services: &StageServices, cores: usize)
             store.told(profile, server.fragment_version);
         }
     }
-    // A join of another stage collects its keys there.
+    // A join of another stage collects its keys there, so they cannot filter this scan.
     let mut join_keys = BTreeMap::new();
     plan.key_filters.retain_mut(|filter| match services.keys_of(filter.join) {
         Some(keys) => {

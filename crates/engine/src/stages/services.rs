@@ -1,4 +1,4 @@
-//! What a stage finds in the process that runs it.
+//! The services that a stage uses in the process that runs it.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,10 +15,11 @@ use crate::context::QueryContext;
 use crate::endpoints::{Fleet, query_meters};
 use crate::plan::join_keys::{BuildKeys, JoinId};
 
-/// The version of what travels between processes; those that run a query together have the same.
+/// The version of the messages between processes. Processes that run a query together must have the
+/// same one.
 pub const VERSION: u32 = 1;
 
-/// What a worker needs to know of a session to run its stages.
+/// The part of a session that a worker needs to run its stages.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StageRequest {
     /// The settings that differ from the defaults, by their full names.
@@ -51,10 +52,10 @@ impl StageRequest {
     }
 }
 
-/// The services of a stage. An extension of the configuration that its operators see.
+/// The services of a stage, an extension of the configuration of its operators.
 pub(crate) struct StageServices {
     query: Arc<QueryContext>,
-    /// The nodes before each store.
+    /// The nodes in front of each store.
     fleets: HashMap<String, Option<Arc<Fleet>>>,
     /// The keys of the stage's joins, by the numbers that they have where the query was planned.
     keys: Mutex<HashMap<JoinId, Arc<BuildKeys>>>,
@@ -67,7 +68,7 @@ impl fmt::Debug for StageServices {
 }
 
 impl StageServices {
-    /// Finds the nodes before each of `stores`.
+    /// Finds the nodes in front of each of `stores`.
     pub(crate) async fn open(query: &Arc<QueryContext>, stores: &[String]) -> Result<Self> {
         let mut fleets = HashMap::new();
         for store in stores {
@@ -92,12 +93,12 @@ impl StageServices {
         self.fleets.get(store).cloned().flatten()
     }
 
-    /// Keeps the keys of the join `join`, whose collector is in the stage.
+    /// Registers the keys of the join `join`, whose collector is in the stage.
     pub(super) fn collects(&self, join: JoinId, keys: Arc<BuildKeys>) {
         self.keys.lock().insert(join, keys);
     }
 
-    /// The keys of `join`, if the stage collects them.
+    /// Returns the keys of `join`, if the stage collects them.
     pub(super) fn keys_of(&self, join: JoinId) -> Option<Arc<BuildKeys>> {
         self.keys.lock().get(&join).cloned()
     }
@@ -109,13 +110,12 @@ impl Drop for StageServices {
     }
 }
 
-/// The URL of a store from its scheme and authority.
+/// Parses the URL of a store.
 pub(super) fn url(store: &str) -> Result<Url> {
     Url::parse(store).map_err(|error| Error::invalid(format!("'{store}' is no store")).with_source(error))
 }
 
-/// The configuration `to` with what the engine's operators find in `from`, the configuration of a
-/// stage.
+/// Copies what the engine's operators need from `from`, the configuration of a stage, to `to`.
 pub fn carry(from: &SessionConfig, mut to: SessionConfig) -> SessionConfig {
     if let Some(query) = from.get_extension::<QueryContext>() {
         to.set_extension(query);

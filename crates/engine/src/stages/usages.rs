@@ -1,4 +1,4 @@
-//! What the scans of other processes counted.
+//! The usage of scans in other processes.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::exec::remote_scan::RemoteScanExec;
 use crate::exec::remote_scan::share::usages;
 use crate::exec::scan_counters::ScanCounters;
 
-/// The scans of a query, which get the counts of their shares in other processes.
+/// The scans of a query, to which the counts of their shares in other processes are added.
 #[derive(Debug)]
 pub struct ScanUsages {
     query: Arc<QueryContext>,
@@ -33,13 +33,13 @@ impl ScanUsages {
         Self { query: Arc::clone(query), scans }
     }
 
-    /// The number of `scan` among those of the query.
+    /// Returns the number of `scan` among those of the query.
     pub(super) fn number_of(&self, scan: &RemoteScanExec) -> u64 {
         let place = self.scans.iter().position(|counters| Arc::ptr_eq(counters, scan.shared_counters()));
         place.map_or(u64::MAX, |place| place as u64)
     }
 
-    /// Adds what a task of another process counted, from the metrics of its operators.
+    /// Adds what a task in another process counted, from the metrics of its operators.
     pub fn add(&self, metrics: &[MetricsSet]) {
         for (number, usage) in metrics.iter().flat_map(usages) {
             self.query.meter.add(&usage);
@@ -54,7 +54,7 @@ impl ScanUsages {
         self.query.check_caps()
     }
 
-    /// Notes something that was done about the query, for its report.
+    /// Records a remark about how the query ran, for its report.
     pub fn note(&self, text: impl Into<String>) {
         self.query.meter.strategy(text);
     }

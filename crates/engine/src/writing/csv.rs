@@ -1,8 +1,9 @@
-//! CSV that tells NULL from the empty text: NULL is nothing (or the text of `null_value`), the
-//! empty text is a pair of quotes.
+//! CSV that distinguishes NULL from the empty text: NULL is nothing (or the text of `null_value`),
+//! the empty text is a pair of quotes.
 //!
-//! Arrow's writer writes both alike. So if a batch holds the empty text, a character that the batch
-//! lacks is written for it (or, if all fields are quoted, for NULL), and replaced in the output.
+//! Arrow's writer writes both in the same way. So if a batch contains the empty text, a character
+//! that the batch does not contain is written instead of it (or, if all fields are quoted, instead
+//! of NULL), and replaced in the output.
 
 use std::fmt;
 use std::sync::Arc;
@@ -31,7 +32,7 @@ use pushdowndb_contract::Error;
 
 use crate::error::to_datafusion;
 
-/// The plan that writes the rows of `input` in this format to the location of `config`.
+/// Returns the plan that writes the rows of `input` in this format to the location of `config`.
 pub(super) fn sink(
     input: Arc<dyn ExecutionPlan>,
     state: &dyn Session,
@@ -126,7 +127,7 @@ impl BatchSerializer for Serializer {
                 let marked = write(&batch, builder.with_null(mark.to_string()))?;
                 marked.replace(&format!("{quote}{mark}{quote}"), self.builder.null())
             }
-            // Without quotes the two cannot be told apart.
+            // Without quotes the two cannot be distinguished.
             _ => plain,
         };
         Ok(written.into())
@@ -150,7 +151,7 @@ fn write(batch: &RecordBatch, builder: WriterBuilder) -> DfResult<String> {
     String::from_utf8(text).map_err(|error| DataFusionError::External(Box::new(error)))
 }
 
-/// The batch with `mark` in place of empty texts; `None` if there are none.
+/// Returns the batch with `mark` in place of empty texts; `None` if there are none.
 fn with_mark_for_empty(batch: &RecordBatch, mark: char) -> DfResult<Option<RecordBatch>> {
     let mark = mark.to_string();
     let (mut fields, mut columns, mut any) = (Vec::new(), Vec::<ArrayRef>::new(), false);

@@ -1,4 +1,5 @@
-//! COPY to a location with endpoints of its own: one, or several over which the objects are dealt.
+//! COPY to a location with endpoints of its own: one, or several over which the objects are
+//! distributed.
 
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::logical_expr::LogicalPlan;
@@ -9,7 +10,7 @@ use crate::access::Access;
 use crate::catalog::{TableLocation, stores};
 use crate::error::{from_datafusion, to_datafusion};
 
-/// `plan` with the endpoints of a COPY in the URL of its store, where DataFusion finds them.
+/// Moves the endpoints of a COPY into the URL of its store, where DataFusion finds them.
 pub(crate) fn located(plan: LogicalPlan, access: &Access) -> Result<LogicalPlan> {
     let moved = plan.transform_down(|node| match node {
         LogicalPlan::Copy(copy) if stores::without_endpoint(&copy.output_url).1.is_some() => {
@@ -21,7 +22,7 @@ pub(crate) fn located(plan: LogicalPlan, access: &Access) -> Result<LogicalPlan>
     moved.data().map_err(from_datafusion)
 }
 
-/// The URL of a location with endpoints, below a store that has them.
+/// Returns the URL, in its store, of a location with endpoints of its own.
 fn url(text: &str, access: &Access) -> Result<String> {
     let location = TableLocation::parse(text, access)?;
     let (place, _) = stores::without_endpoint(text);

@@ -9,17 +9,18 @@ use crate::catalog::boolean;
 /// What COPY does with a folder that holds objects of its format.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) enum Existing {
-    /// Refuses it.
+    /// Refuses to write.
     #[default]
     Refuse,
-    /// Keeps them.
+    /// Keeps the objects.
     Append,
-    /// Deletes them once the new ones are written.
+    /// Deletes the objects once the new ones are written.
     Overwrite,
 }
 
 impl Existing {
-    /// Takes `append` and `overwrite` out of the `options` of a COPY.
+    /// Removes `append` and `overwrite` from the `options` of a COPY, and returns what they ask
+    /// for.
     pub(crate) fn taken_from(options: &mut HashMap<String, String>) -> Result<Self> {
         let mut taken = |name: &str| match options.remove(&format!("format.{name}")) {
             Some(value) => boolean(&value).map_err(|error| error.context(format!("option '{name}'"))),

@@ -25,11 +25,11 @@ use crate::context::QueryContext;
 use crate::endpoints::writes::Writes;
 use crate::error::{from_object_store, to_datafusion};
 
-/// Requests in flight to check objects before they are deleted.
+/// Maximum number of requests in flight that check objects before they are deleted.
 const MAX_CONCURRENT_CHECKS: usize = 16;
 
-/// The objects of the format `extension` in the folder of `config`, to be deleted once the new ones
-/// are written; an error if there are any and neither `append` nor `overwrite` was given.
+/// Returns the objects of the format `extension` in the folder of `config`, to be deleted once the
+/// new ones are written. Fails if there are any and neither `append` nor `overwrite` was given.
 pub(super) async fn look(
     state: &dyn Session,
     config: &FileSinkConfig,
@@ -70,7 +70,8 @@ pub(super) struct FolderSink {
 }
 
 impl FolderSink {
-    /// Writes as `write` does into the folder of `config`, then deletes the objects `before`.
+    /// Creates a sink that writes like `write` into the folder of `config`, then deletes the
+    /// objects `before`.
     pub(super) fn new(write: DataSinkExec, config: FileSinkConfig, before: Vec<ObjectMeta>) -> Self {
         Self { write, config, before }
     }
@@ -91,7 +92,7 @@ impl FolderSink {
     }
 }
 
-/// The path of an object, if it did not change.
+/// Returns the path of an object, if the object did not change.
 async fn unchanged(store: &dyn ObjectStore, old: &ObjectMeta) -> object_store::Result<Option<Path>> {
     match store.head(&old.location).await {
         Ok(now) => {

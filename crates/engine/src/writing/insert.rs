@@ -13,11 +13,11 @@ use pushdowndb_contract::{Compression, CsvOptions, Error, Format, JsonShape, Nul
 use crate::catalog::TableDefinition;
 use crate::provider::ObjectTable;
 
-/// The COPY of an INSERT into a table of objects; other plans are unchanged.
+/// Turns an INSERT into a table of objects into a COPY; other plans are unchanged.
 ///
 /// # Errors
 ///
-/// The table is not one folder, or its format cannot be written.
+/// Returns an error if the table is not one folder, or its format cannot be written.
 pub(crate) fn as_copy(plan: LogicalPlan, state: &SessionState) -> Result<LogicalPlan> {
     let LogicalPlan::Dml(DmlStatement { target, op, input, .. }) = &plan else { return Ok(plan) };
     let Ok(provider) = source_as_provider(target) else { return Ok(plan) };
@@ -51,7 +51,7 @@ pub(crate) fn as_copy(plan: LogicalPlan, state: &SessionState) -> Result<Logical
     Ok(LogicalPlan::Copy(copy))
 }
 
-/// The format in which objects are added, and its options.
+/// Returns the format in which objects are added, with its options.
 fn format_of(table: &TableDefinition) -> Result<(&'static str, HashMap<String, String>)> {
     let mut options = HashMap::new();
     let mut set = |name: &str, value: String| drop(options.insert(format!("format.{name}"), value));

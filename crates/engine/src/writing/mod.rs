@@ -1,7 +1,7 @@
-//! COPY: writing objects, and what becomes of those in the folder.
+//! COPY: writing objects, and keeping or replacing those in the folder.
 //!
 //! ```text
-//! CopyFormat    a format of DataFusion with our options for a folder that holds objects
+//! CopyFormat    a format of DataFusion with options for a folder that holds objects
 //! folder        FolderSink: lists before it writes, cleans up after it
 //! insert        INSERT INTO a table of objects
 //! partitions    PARTITIONED BY: the spelling of NULL in a path
@@ -70,7 +70,7 @@ impl FileFormatFactory for CopyFormats {
     }
 }
 
-/// Gives a compression of Parquet its usual level, unless `options` say one.
+/// Adds the usual level to a compression of Parquet, unless `options` have one.
 fn give_level(options: &mut HashMap<String, String>) {
     let level = options.remove("format.compression_level");
     let Some(compression) = options.get_mut("format.compression") else { return };

@@ -16,7 +16,7 @@ use pushdowndb_contract::Error;
 use crate::catalog::HIVE_NULL;
 use crate::error::to_datafusion;
 
-/// The same `rows`, with the columns that `config` writes into paths as text.
+/// Returns the same `rows`, with the columns that `config` writes into paths as text.
 pub(super) fn with_null_named(
     rows: SendableRecordBatchStream,
     config: &FileSinkConfig,
@@ -44,7 +44,8 @@ fn named(batch: RecordBatch, names: &[String], kept: bool, schema: &SchemaRef) -
         match (names.contains(field.name()), kept) {
             (false, _) => Ok(Arc::clone(values)),
             (true, false) => in_path(field.name(), values),
-            // In objects the column keeps its type, so it cannot hold the text of a path.
+            // In the objects, the column keeps its type, so it cannot hold the text that means NULL
+            // in a path.
             (true, true) if values.logical_null_count() > 0 => Err(to_datafusion(Error::unsupported(format!(
                 "the column '{}' is NULL in a row: it cannot stand both in the path and in the objects",
                 field.name()
@@ -56,7 +57,7 @@ fn named(batch: RecordBatch, names: &[String], kept: bool, schema: &SchemaRef) -
     RecordBatch::try_new(Arc::clone(schema), columns).map_err(DataFusionError::from)
 }
 
-/// The values of the column `name` as they are spelled in paths.
+/// Returns the values of the column `name` as they are spelled in paths.
 fn in_path(name: &str, values: &ArrayRef) -> DfResult<ArrayRef> {
     let text = cast(values, &DataType::Utf8)?;
     let text = text.as_string::<i32>();

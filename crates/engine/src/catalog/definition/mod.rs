@@ -21,25 +21,26 @@ use super::{
     DataObject, KnownObjects, Listing, ObjectColumns, TableLocation, TableOptions, adjust, infer, listing, partition,
 };
 
-/// The most objects whose columns are cached across queries.
+/// Maximum number of objects whose columns are cached across queries.
 const MAX_CACHED_HEADERS: usize = 10_000;
 
-/// Requests for headers in flight.
+/// Maximum number of requests for headers in flight.
 const MAX_CONCURRENT_READS: usize = 16;
 
 /// The columns of CREATE EXTERNAL TABLE.
 #[derive(Clone, Debug, Default)]
 pub struct Declared {
-    /// The columns, with or without those of the path; without columns they are inferred.
+    /// The columns, with or without the partition columns; inferred if `None` or empty.
     pub columns: Option<SchemaRef>,
-    /// `PARTITIONED BY`. A column that `columns` lacks gets its type from the paths.
+    /// The names in `PARTITIONED BY`. A column that `columns` lacks gets its type from the paths.
     pub partitions: Vec<String>,
 }
 
-/// The columns of objects that were read, by path and ETag; `None` if they are the table's.
+/// The columns of objects whose headers were read, by path and ETag; `None` if an object has the
+/// columns of the table.
 type Headers = HashMap<(Path, Option<String>), Option<Arc<ObjectColumns>>>;
 
-/// The objects of a table, and PushdownDB's own beside them.
+/// The objects of a table, and those of PushdownDB itself that are listed with them.
 pub(crate) type FoundObjects = (Vec<DataObject>, PrivateFolder);
 
 /// A table over objects.
@@ -49,7 +50,8 @@ pub struct TableDefinition {
     pub location: TableLocation,
     /// The declared options.
     pub options: TableOptions,
-    /// The objects' format; [`TableDefinition::format_of`] is that of one object.
+    /// The format that the objects share; [`TableDefinition::format_of`] returns that of one
+    /// object.
     pub format: Format,
     /// The columns in the objects; for CSV all of them, in order.
     pub file_schema: SchemaRef,
@@ -59,14 +61,14 @@ pub struct TableDefinition {
     pub backend: Option<Profile>,
     kind: Kind,
     schema: SchemaRef,
-    /// Whether each object of CSV has its own columns, which are the table's by name.
+    /// Whether each CSV object has its own columns, which are matched with the table's by name.
     by_name: bool,
     headers: Mutex<Headers>,
 }
 
 impl TableDefinition {
-    /// Defines a table; infers what is not declared. Returns the objects as well, if they were listed
-    /// for it.
+    /// Defines a table and infers what is not declared. Also returns the objects if they were
+    /// listed to infer something.
     pub(crate) async fn resolve(
         store: &dyn ObjectStore,
         known: &dyn KnownObjects,
@@ -136,8 +138,8 @@ impl TableDefinition {
             let file_schema = without(&inferred.schema, &partition_columns);
             let mut format = inferred.format;
             if let (Some(_), Format::Json(json)) = (twice, &mut format) {
-                // Otherwise the field of the same name in the objects would be an error as one
-                // without a column.
+                // Otherwise the scan would refuse the field of the same name in the objects, since
+                // it has no column.
                 json.inferred = false;
             }
             let mut table = Self::new(location, options, kind, format, file_schema, partition_columns)?;
@@ -204,8 +206,8 @@ impl TableDefinition {
         })
     }
 
-    /// The table with a column more, which holds the address of each row's object; `None` if it has
-    /// a column of that name already.
+    /// Returns the table with the additional column `name`, which holds the address of each row's
+    /// object; `None` if there is a column of that name already.
     pub(crate) fn with_filename(&self, name: &str) -> Option<Self> {
         let options = TableOptions { filename: Some(name.to_owned()), ..self.options.clone() };
         let hive = self.partition_columns.iter().skip(usize::from(self.options.filename.is_some())).cloned().collect();
@@ -224,7 +226,7 @@ impl TableDefinition {
         Arc::clone(&self.schema)
     }
 
-    /// Whether each object of CSV has its own columns, which are the table's by name.
+    /// Whether each CSV object has its own columns, which are matched with the table's by name.
     pub(crate) fn is_by_name(&self) -> bool {
         self.by_name
     }
@@ -241,15 +243,16 @@ impl TableDefinition {
     }
 
     /// Lists the table's objects as they are now, sorted by path, and PushdownDB's own objects
-    /// beside them: one LIST, and for tables read by name the header of each object that is not
-    /// cached.
+    /// beside them. This takes one LIST and, for tables read by name, one read per object whose
+    /// header is not cached.
     pub async fn listing(&self, store: &dyn ObjectStore) -> Result<Listing> {
         let asked = self.options.kind.map_or(Asked::Found(self.kind), Asked::Declared);
         let found = listing::list_with_private(store, &self.location, asked).await?;
         self.listed(store, found).await
     }
 
-    /// The listing of objects that were found.
+    /// Makes a listing of objects that were found: adds their partition values and, for tables read
+    /// by name, their columns.
     pub(crate) async fn listed(&self, store: &dyn ObjectStore, found: FoundObjects) -> Result<Listing> {
         let (mut objects, private) = found;
         self.assign(&mut objects)?;
@@ -272,8 +275,9 @@ impl TableDefinition {
         Ok(objects.into_iter().zip(columns).map(with).collect())
     }
 
-    /// Refuses an object whose header differs from the inferred columns, if they are read by
-    /// position. Objects that the columns were inferred from are not read again.
+    /// Fails if inferred columns are read by position and the header of `object` differs from them.
+    /// Headers that were compared before, or that the columns were inferred from, are not read
+    /// again.
     pub(crate) async fn check_header(&self, store: &dyn ObjectStore, object: &DataObject) -> Result<()> {
         let Format::Csv(csv) = self.format_of(object) else { return Ok(()) };
         let is_known = |headers: &Headers| headers.contains_key(&key(object));
@@ -325,7 +329,7 @@ impl TableDefinition {
     }
 }
 
-/// The field without the marks of scans ([`MIXED`], [`EXACT`], [`DECLARED`]).
+/// Returns `field` without the metadata that is for scans ([`MIXED`], [`EXACT`], [`DECLARED`]).
 pub(crate) fn unmarked(field: &Field) -> Field {
     let marks = [MIXED, EXACT, DECLARED];
     let mut metadata = field.metadata().clone();
@@ -337,12 +341,14 @@ fn key(object: &DataObject) -> (Path, Option<String>) {
     (object.path.clone(), object.etag.clone())
 }
 
-/// The partition columns with their types, if all of them are declared.
+/// Returns the partition columns `names` with their declared types; `None` if a type is not
+/// declared.
 fn declared_partitions(columns: &Schema, names: &[String]) -> Option<Vec<FieldRef>> {
     names.iter().map(|name| columns.column_with_name(name).map(|(_, field)| Arc::new(field.clone()))).collect()
 }
 
-/// The declared ones of the columns found in the paths; all of them if none is declared.
+/// Returns those of the columns `found` in the paths that `names` declares; all of them if `names`
+/// is empty. Fails if the paths lack a declared column.
 fn select_partitions(location: &TableLocation, found: Vec<FieldRef>, names: &[String]) -> Result<Vec<FieldRef>> {
     if names.is_empty() {
         return Ok(found);
@@ -367,7 +373,8 @@ fn kind_of_location(location: &TableLocation) -> Option<Kind> {
     FileName::of(location.glob().unwrap_or(location.prefix().as_ref())).kind
 }
 
-/// The one kind of all objects, by their extensions; `None` if they are text of some format.
+/// Returns the kind that the extensions of all objects have in common; `None` if the extensions
+/// only say that the objects are text.
 fn kind_of_objects(location: &TableLocation, objects: &[DataObject]) -> Result<Option<Kind>> {
     let mut known =
         objects.iter().filter_map(|object| FileName::of(object.path.as_ref()).kind.map(|kind| (kind, object)));

@@ -1,4 +1,4 @@
-//! Tables as users meet them: objects in a store, a declaration, and what comes of it.
+//! Tests of table definitions: objects in a store and a declaration give a table's columns.
 
 use arrow::datatypes::{DataType, Field};
 use object_store::memory::InMemory;
@@ -26,7 +26,7 @@ async fn text_store(objects: &[(&str, &str)]) -> InMemory {
 async fn resolve(store: &InMemory, location: &str, options: &[(&str, &str)]) -> Result<TableDefinition> {
     let location = TableLocation::parse(location, &Access::everything())?;
     let options = TableOptions::parse("", options.iter().copied())?;
-    // Boxed, as DataFusion's traits want it: they also ask that it is Send.
+    // Boxed to check that the future is `Send`, which DataFusion's traits require.
     TableDefinition::resolve(store, store, location, options, Declared::default()).boxed().await.map(|(table, _)| table)
 }
 
@@ -134,7 +134,7 @@ async fn parquet_is_read_from_its_footer() {
 
 #[tokio::test]
 async fn columns_too_deep_to_build_are_refused() {
-    // A hundred thousand columns, each in the one before: name "a", one child.
+    // A schema of 100,000 nested columns: each is named "a" and has one child.
     let deep: Vec<u8> = [[0x48, 0x01, b'a', 0x15, 0x02, 0x00]; 100_000].concat();
     let footer =
         [&[0x15, 0x02, 0x19, 0xfc, 0xa1, 0x8d, 0x06], deep.as_slice(), &[0x15, 0x02, 0x38, 1, b'b', 0, 0]].concat();

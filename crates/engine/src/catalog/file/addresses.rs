@@ -1,4 +1,4 @@
-//! The addresses of files in a view's query, made absolute.
+//! Makes the relative paths of files in a view's query absolute.
 
 use std::path::Path;
 
@@ -9,10 +9,10 @@ use pushdowndb_contract::{Error, Result};
 use crate::access::Access;
 use crate::catalog::TableLocation;
 
-/// Where a token stands: what the bracket around it belongs to.
+/// The context of a token inside the innermost brackets around it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Place {
-    /// The tables of a query.
+    /// The tables of a query, after FROM or JOIN.
     Tables,
     /// The arguments of a function that reads files.
     Reader,
@@ -20,8 +20,8 @@ enum Place {
     Other,
 }
 
-/// The `statement` with absolute paths where it names files: in FROM and JOIN, and as arguments of
-/// `read_csv` and the like.
+/// Returns `statement` with absolute paths where it names files: in FROM and JOIN, and as arguments
+/// of `read_csv` and the like.
 pub(super) fn absolute(statement: &str) -> Result<String> {
     let tokens = Tokenizer::new(&GenericDialect {}, statement)
         .tokenize_with_location()
@@ -71,7 +71,7 @@ pub(super) fn absolute(statement: &str) -> Result<String> {
     Ok(text)
 }
 
-/// The place that a clause's first word begins; `None` for other words.
+/// Returns the context that begins with `word`; `None` if it is not the first word of a clause.
 fn clause(word: &str) -> Option<Place> {
     const TABLES: [&str; 2] = ["FROM", "JOIN"];
     const OTHERS: [&str; 14] = [
@@ -115,7 +115,7 @@ fn names_file(name: &str) -> bool {
     name.contains(['/', '*']) || extension.is_some_and(|extension| EXTENSIONS.contains(&extension))
 }
 
-/// The absolute form of a relative path in quotes; `None` if `text` is none.
+/// Returns the absolute form, in quotes, of the path `text`; `None` if it is not a relative path.
 fn absolute_path(text: &str, quote: char) -> Result<Option<String>> {
     if text.contains("://") || text.starts_with('~') || Path::new(text).is_absolute() {
         return Ok(None);
@@ -125,7 +125,7 @@ fn absolute_path(text: &str, quote: char) -> Result<Option<String>> {
     Ok(Some(format!("{quote}{}{quote}", absolute.replace(quote, &format!("{quote}{quote}")))))
 }
 
-/// The byte at a line and column of characters, both from 1.
+/// Returns the byte offset of a position, whose line and column count characters from 1.
 fn byte(text: &str, at: Location) -> Option<usize> {
     let (line, column) = (usize::try_from(at.line).ok()?, usize::try_from(at.column).ok()?);
     let start: usize = text.split_inclusive('\n').take(line.checked_sub(1)?).map(str::len).sum();

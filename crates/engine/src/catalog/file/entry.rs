@@ -6,7 +6,7 @@ use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use pushdowndb_contract::{Error, Result};
 
-/// What a statement of the catalog file makes.
+/// The kind of table that a statement of the catalog file creates.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum TableKind {
     /// A table of objects.
@@ -50,8 +50,8 @@ impl Entry {
     }
 }
 
-/// The entry of a CREATE VIEW or CREATE TABLE, whose queries may use more than DataFusion's parser
-/// knows; `None` for other statements, and for several.
+/// Parses a CREATE VIEW or CREATE TABLE by its tokens, since its query may use syntax that
+/// DataFusion's parser does not have. Returns `None` for other statements, and for several at once.
 fn of_session(statement: &str) -> Option<Entry> {
     let tokens = Tokenizer::new(&GenericDialect {}, statement).tokenize().ok()?;
     let mut tokens = tokens.iter().filter(|token| !matches!(token, Token::Whitespace(_))).peekable();
@@ -87,7 +87,7 @@ fn of_session(statement: &str) -> Option<Entry> {
             break;
         }
     }
-    // A name alone makes nothing.
+    // A statement that ends after the name is incomplete.
     tokens.peek()?;
     Some(Entry { name: plain(&parts.join(".")), locations: vec![], kind })
 }
@@ -96,7 +96,7 @@ fn is_word(token: &Token, word: &str) -> bool {
     matches!(token, Token::Word(found) if found.quote_style.is_none() && found.value.eq_ignore_ascii_case(word))
 }
 
-/// A name without the default catalog and schema.
+/// Removes the default catalog and schema from a name.
 pub(super) fn plain(name: &str) -> String {
     let name = name.strip_prefix("datafusion.").unwrap_or(name);
     name.strip_prefix("public.").unwrap_or(name).to_owned()

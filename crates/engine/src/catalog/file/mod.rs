@@ -5,9 +5,10 @@
 //! start. Comments and other text between statements stay. The first line names the version of the
 //! format. The rows of tables in memory are in files beside it ([`super::kept_rows`]).
 //!
-//! Concurrent sessions keep each other's tables: every change re-reads the file under an exclusive
-//! lock on a file beside it, and replaces it atomically. A file that does not parse is never
-//! written. Statements may hold credentials in their OPTIONS, so only its owner can read it.
+//! Concurrent sessions do not lose each other's tables: every change re-reads the file under an
+//! exclusive lock on a file beside it, and replaces it atomically. A file that does not parse is
+//! never overwritten. Statements may hold credentials in their OPTIONS, so only its owner can read
+//! it.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind as Io, Write};
@@ -26,19 +27,19 @@ mod entry;
 
 pub use entry::TableKind;
 
-/// The first words of the file; a number greater than [`VERSION`] is refused.
+/// The first words of the file, which its version follows. A version above [`VERSION`] is refused.
 const TITLE: &str = "-- PushdownDB catalog, version ";
 
-/// The first words before version 0.2.
+/// The first words of files that PushdownDB wrote before version 0.2.
 const OLD_TITLE: &str = "-- PushdownDB catalogue, version ";
 
-/// The version of the format: 2 once there is a view or a table in memory.
+/// The newest version of the format, for files with a view or a table in memory.
 const VERSION: u32 = 2;
 
-/// The version of a file of external tables alone.
+/// The version of files that have external tables only.
 const FIRST_VERSION: u32 = 1;
 
-/// The time to wait for another session's change, which takes milliseconds.
+/// Timeout for the lock while another session changes the file, which takes milliseconds.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A table of the catalog file.
@@ -59,14 +60,14 @@ pub struct CatalogFile {
 }
 
 impl CatalogFile {
-    /// The file at this path, which need not exist.
+    /// Returns the catalog file at `path`, which need not exist.
     pub fn at(path: impl Into<PathBuf>) -> Self {
         let path = path.into();
-        // A link stays a link when the file behind it is replaced.
+        // The path is resolved so that a link stays a link when the file behind it is replaced.
         Self { path: fs::canonicalize(&path).unwrap_or(path) }
     }
 
-    /// The tables in the order of the file; none if there is no file.
+    /// Returns the tables in the order of the file, or an empty list if there is no file.
     pub fn load(&self) -> Result<Vec<DeclaredTable>> {
         let text = self.read()?;
         let remembered = |(entry, range): (Entry, Range<usize>)| DeclaredTable {
@@ -101,7 +102,7 @@ impl CatalogFile {
         Ok(DeclaredTable { name: entry.name, statement, kind: entry.kind })
     }
 
-    /// The folder of the rows of tables in memory.
+    /// Returns the folder that holds the rows of tables in memory.
     pub(crate) fn rows_folder(&self) -> PathBuf {
         self.path.with_extension("tables")
     }
@@ -129,7 +130,7 @@ impl CatalogFile {
         }
     }
 
-    /// The statements and their positions in the text.
+    /// Parses the statements of `text`. Each comes with its byte range.
     fn entries(&self, text: &str) -> Result<Vec<(Entry, Range<usize>)>> {
         if let Some(version) = text.strip_prefix(TITLE).or_else(|| text.strip_prefix(OLD_TITLE)) {
             let digits = version.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
@@ -189,7 +190,7 @@ impl CatalogFile {
         }
     }
 
-    /// Replaces the file atomically, also if the machine stops halfway.
+    /// Replaces the file atomically, even if the machine crashes meanwhile.
     fn replace(&self, text: &str) -> io::Result<()> {
         let new = self.path.with_extension("sql.new");
         let mut file = private(OpenOptions::new().create(true).truncate(true).write(true)).open(&new)?;
@@ -216,7 +217,7 @@ impl CatalogFile {
     }
 }
 
-/// Names the present version in the first line, if that names an older one.
+/// Sets the version to [`VERSION`], if the first line has one.
 fn set_version(text: &mut String) {
     let title = [TITLE, OLD_TITLE].into_iter().find(|title| text.starts_with(title));
     let Some(title) = title else { return };
@@ -255,7 +256,8 @@ fn with_absolute_locations(statement: &str, entry: &Entry) -> Result<String> {
     }
 }
 
-/// Appends a statement after an empty line, and the semicolon that the last one may lack.
+/// Appends a statement after an empty line, and adds the semicolon that the statement before may
+/// lack.
 fn append(text: &mut String, statement: &str) {
     let found = statements(text);
     if let (Some(last), true) = (found.ranges.last(), found.is_open) {
@@ -268,9 +270,9 @@ fn append(text: &mut String, statement: &str) {
 }
 
 struct Found {
-    /// From a statement's first character after comments to before its semicolon.
+    /// The byte range of each statement, without comments before it and without its semicolon.
     ranges: Vec<Range<usize>>,
-    /// Whether the last one has no semicolon.
+    /// Whether the last statement has no semicolon.
     is_open: bool,
 }
 
@@ -278,7 +280,7 @@ struct Found {
 fn statements(text: &str) -> Found {
     let bytes = text.as_bytes();
     let starts = |at: usize, with: &[u8]| bytes.get(at..).is_some_and(|rest| rest.starts_with(with));
-    // Past the next `end`, or the end of the text.
+    // Returns the offset after the next `end`, or the end of the text.
     let past = |at: usize, end: &str| {
         text.get(at..).and_then(|rest| rest.find(end)).map_or(bytes.len(), |found| at + found + end.len())
     };

@@ -82,7 +82,7 @@ fn views_and_tables_in_memory_are_kept() {
     assert_eq!((table.name.as_str(), table.kind), ("m", TableKind::Memory));
     let kinds: Vec<_> = file.load().unwrap().iter().map(|table| table.kind).collect();
     assert_eq!(kinds, [TableKind::External, TableKind::View, TableKind::Memory]);
-    // Programs that know no views refuse the file.
+    // Versions of PushdownDB without views refuse the file.
     assert!(fs::read_to_string(&file.path).unwrap().starts_with("-- PushdownDB catalog, version 2\n"));
     assert!(file.remove("V").unwrap());
     for other in ["CREATE TEMP VIEW v AS SELECT 1", "CREATE VIEW v", "CREATE VIEW v AS SELECT 1; DROP TABLE m"] {

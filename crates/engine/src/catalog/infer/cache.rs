@@ -1,7 +1,7 @@
-//! Inferred columns that are kept, in memory across queries and in a folder across sessions.
+//! A cache of inferred columns, in memory across queries and in a folder across sessions.
 //!
 //! The key is what they were inferred from: the location, the options, and the sampled objects with
-//! their sizes and ETags. So a table that did not change is looked at once.
+//! their sizes and ETags. So a table that did not change is sampled once.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -15,25 +15,25 @@ use crate::catalog::options::Kind;
 use crate::catalog::{DataObject, TableLocation, TableOptions};
 use crate::files::stamped::StampedFile;
 
-/// The most tables in memory; each takes some kilobytes.
+/// Maximum number of tables in memory; each takes some kilobytes.
 const MAX_TABLES: usize = 1024;
 
 /// The format and columns of a table.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Inferred {
-    /// The format, with nothing left open.
+    /// The format, with every option decided.
     pub(crate) format: Format,
     /// The columns in the objects.
     pub(crate) schema: SchemaRef,
-    /// Whether each object of CSV has its own columns, which are the table's by name.
+    /// Whether each CSV object has its own columns, which are matched with the table's by name.
     pub(crate) by_name: bool,
-    /// The names in the header of each sampled object of CSV, if they go by name.
+    /// The names in the header of each sampled CSV object, if its columns are matched by name.
     pub(crate) headers: Vec<Vec<String>>,
 }
 
 impl Inferred {
-    /// A line of JSON with what is not in a fragment, and a fragment of all columns. `None` for types
-    /// that cannot be written.
+    /// Serializes to a line of JSON with what a fragment does not hold, and a fragment of all
+    /// columns. Returns `None` if a type cannot be serialized.
     fn to_bytes(&self) -> Option<Vec<u8>> {
         let mut bytes = serde_json::to_vec(&(self.by_name, &self.headers)).ok()?;
         bytes.push(b'\n');
@@ -49,7 +49,7 @@ impl Inferred {
     }
 }
 
-/// The cache.
+/// The cache of inferred columns.
 #[derive(Debug, Default)]
 pub(crate) struct InferenceCache {
     folder: Option<PathBuf>,
@@ -64,7 +64,7 @@ pub(crate) struct InferenceKey {
 }
 
 impl InferenceKey {
-    /// The key of a table of this kind, of which these objects are sampled.
+    /// Returns the key of a table of this `kind` whose objects `sampled` are sampled.
     pub(crate) fn new(location: &TableLocation, kind: Kind, options: &TableOptions, sampled: &[&DataObject]) -> Self {
         let byte = |value: Option<u8>| value.map_or(0, |value| 1 + u64::from(value));
         let flag = |value: Option<bool>| value.map_or(0, |value| 1 + u64::from(value));
@@ -101,12 +101,12 @@ impl InferenceKey {
 }
 
 impl InferenceCache {
-    /// A cache in this folder, which need not exist; without one in memory only.
+    /// Creates a cache in `folder`, which need not exist; without a folder in memory only.
     pub(crate) fn new(folder: Option<PathBuf>) -> Self {
         Self { folder, tables: Mutex::default() }
     }
 
-    /// What was inferred from the same.
+    /// Returns what was inferred for the same key.
     pub(crate) fn get(&self, key: &InferenceKey) -> Option<Inferred> {
         if let Some(known) = self.tables.lock().get(key) {
             return Some(known.clone());
@@ -117,7 +117,7 @@ impl InferenceCache {
         Some(inferred)
     }
 
-    /// Keeps what was inferred. Types that cannot be written are inferred again by the next session.
+    /// Caches what was inferred. If a type cannot be serialized, this lasts only for the session.
     pub(crate) fn put(&self, key: &InferenceKey, inferred: &Inferred) {
         self.keep(key, inferred);
         if let Some(file) = self.file(key)

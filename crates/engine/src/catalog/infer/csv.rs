@@ -17,19 +17,20 @@ use super::sample::Sample;
 use super::value::{Look, Looks, is_dotted_date, is_dotted_time};
 use crate::catalog::TableOptions;
 
-/// The fewest fields of a line of a log between which there are blanks.
+/// Minimum number of fields in a line of a log for the blank to be its delimiter.
 const MIN_LOG_FIELDS: usize = 5;
 
-/// The most text from which a delimiter is judged.
+/// Maximum size of the text from which the delimiter is inferred, in bytes.
 const MAX_SNIFFED_BYTES: usize = 32 * 1024;
 
-/// The records of a sample, and options with nothing left open.
+/// The records of a sample, and its options with each one decided.
 pub(crate) struct Sniffed {
     pub(crate) csv: CsvOptions,
     records: Vec<Vec<String>>,
 }
 
-/// Decides what the options leave open: the delimiter, the header, and line ends in quotes.
+/// Infers what the options do not declare, such as the delimiter, the header, and whether quoted
+/// values contain line ends.
 pub(crate) fn sniff(sample: &Sample, base: &CsvOptions, declared: &TableOptions) -> Result<Sniffed> {
     let mut csv = base.clone();
     if declared.terminator.is_none() && ends_with_returns(&sample.bytes) {
@@ -62,8 +63,8 @@ pub(crate) fn sniff(sample: &Sample, base: &CsvOptions, declared: &TableOptions)
     Ok(Sniffed { csv, records })
 }
 
-/// The translation that reads days and times as `31.12.2024 23:59:59`, if a column has nothing
-/// else, and no other column has some as SQL writes them.
+/// Returns a translation that reads dates and times such as `31.12.2024 23:59:59`, if all values of
+/// a column are written like that and no column is written as in SQL.
 fn dotted_dates(rows: &[Vec<String>], csv: &CsvOptions) -> Option<Translation> {
     let translation = csv.translation.as_deref().cloned().unwrap_or_default();
     let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
@@ -99,8 +100,8 @@ fn ends_with_returns(text: &[u8]) -> bool {
     text.contains(&b'\r') && !text.contains(&b'\n')
 }
 
-/// The records, and whether quotes hold line ends. That is tried if it is not declared and a quote
-/// is open at the end of a line.
+/// Returns the records, and whether quoted values contain line ends. If that is not declared, the
+/// text is first cut at every line end; if this fails, quoted line ends are kept.
 fn tokenize(sample: &Sample, csv: &CsvOptions, declared: &TableOptions) -> Result<(Vec<Vec<String>>, bool)> {
     let cut = |newlines_in_values| {
         let csv = CsvOptions { newlines_in_values, ..csv.clone() };
@@ -118,7 +119,8 @@ fn tokenize(sample: &Sample, csv: &CsvOptions, declared: &TableOptions) -> Resul
     }
 }
 
-/// The delimiter that splits most records alike; of equals the one that makes more fields.
+/// Returns the delimiter that gives the most records the same number of fields; on a tie, the one
+/// that makes more fields.
 fn sniff_delimiter(sample: &Sample, csv: &CsvOptions, declared: &TableOptions) -> u8 {
     let start = match sample.bytes.get(..MAX_SNIFFED_BYTES) {
         Some(start) => Sample { bytes: sample.bytes.slice_ref(start), is_whole: false, ..sample.clone() },
@@ -133,7 +135,7 @@ fn sniff_delimiter(sample: &Sample, csv: &CsvOptions, declared: &TableOptions) -
         let Ok((records, _)) = tokenize(&start, &csv, declared) else { continue };
         let alike = |width: usize| records.iter().filter(|record| record.len() == width).count();
         let widths: HashSet<usize> = records.iter().map(Vec::len).filter(|width| *width > 1).collect();
-        // Words of a message have blanks between them, too.
+        // Blanks also separate the words of a message, so a log must have more fields than others.
         let is_wide = |width: &usize| delimiter != b' ' || *width >= MIN_LOG_FIELDS;
         let score = widths.into_iter().filter(is_wide).map(|width| (alike(width), width)).max();
         if let Some(score) = score.filter(|score| best.is_none_or(|(best, _)| *score > best)) {
@@ -143,8 +145,8 @@ fn sniff_delimiter(sample: &Sample, csv: &CsvOptions, declared: &TableOptions) -
     best.map_or(csv.delimiter, |(_, delimiter)| delimiter)
 }
 
-/// Whether a column holds numbers, dates or the like with blanks around some of them, which would be
-/// text otherwise.
+/// Returns whether a column of numbers, dates or the like has blanks around some of its values.
+/// Without trimming, it would be inferred as text.
 fn has_blanks_around_values(rows: &[Vec<String>]) -> bool {
     let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
     (0..columns).any(|at| {
@@ -154,9 +156,9 @@ fn has_blanks_around_values(rows: &[Vec<String>]) -> bool {
     })
 }
 
-/// Whether the first record names the columns. It must be text throughout, but for years and dates
-/// above values of another kind. And it must either name each column once, or stand above a column
-/// of another kind, as the nameless index does that pandas writes.
+/// Returns whether the first record is a header. All its fields must be text, except for years and
+/// dates above values of another kind. And it must either give each column a name of its own, or
+/// have values below it that are not text: pandas, for one, writes an index without a name.
 fn is_header(records: &[Vec<String>]) -> bool {
     let Some((first, rest)) = records.split_first() else { return false };
     let named = || first.iter().enumerate().filter(|(_, field)| !field.is_empty());
@@ -166,7 +168,7 @@ fn is_header(records: &[Vec<String>]) -> bool {
     if named().next().is_none() || !labels().all(|(at, field)| may_be_label(at, field, rest)) {
         return false;
     }
-    // Without records below, years cannot be told from data.
+    // Without records below, years cannot be distinguished from data.
     if labels().next().is_some() && !labels().any(|(at, _)| is_above_values(at)) {
         return false;
     }
@@ -180,8 +182,8 @@ fn is_header(records: &[Vec<String>]) -> bool {
     names_each || rest.iter().flatten().any(is_other)
 }
 
-/// Whether a field is a year or a date that may name its column: most values below it in `rest` are
-/// of another kind.
+/// Returns whether a field is a year or a date that may name its column: most values below it in
+/// `rest` are of another kind.
 fn may_be_label(at: usize, field: &str, rest: &[Vec<String>]) -> bool {
     let is_year = |field: &str| {
         matches!(field.as_bytes(), [b'1', b'8' | b'9', ..] | [b'2', b'0' | b'1', ..])
@@ -196,14 +198,15 @@ fn may_be_label(at: usize, field: &str, rest: &[Vec<String>]) -> bool {
 }
 
 impl Sniffed {
-    /// The columns, with their types if a value shows one; `None` without even a header.
+    /// Returns the columns, with their types if a value shows one; `None` if there is not even a
+    /// header.
     pub(crate) fn columns(&self, max_records: usize) -> Option<Vec<Column>> {
         columns(&self.records, &self.csv, max_records)
     }
 }
 
-/// The columns of a further object with the first one's options, and whether it has line ends in
-/// quotes.
+/// Returns the columns of a further object, read with the options of the first, and whether its
+/// quoted values contain line ends.
 pub(crate) fn further_columns(
     sample: &Sample,
     csv: &CsvOptions,
@@ -254,8 +257,8 @@ fn is_null(field: &str, rule: &NullRule) -> bool {
     }
 }
 
-/// The names in a header, without blanks around them: a column without one is named by its position,
-/// a duplicate gets a number.
+/// Returns the names in a header without blanks around them. A column without a name is named by
+/// its position, and a duplicate name gets a number.
 fn header_names(first: &[String]) -> Vec<String> {
     let mut taken = HashSet::new();
     let mut names = Vec::with_capacity(first.len());
@@ -309,7 +312,7 @@ mod tests {
         assert!(!sniffed("a,a\nb,c\n").header);
         assert!(!sniffed("a,\nb,c\n").header);
         assert!(!sniffed(",\n1,2\n").header);
-        // Years and dates are names above what is none.
+        // Years and dates are names if they stand above values of another kind.
         assert!(sniffed("region,2022,2023\nnorth,10,20\nsouth,1999,30\nwest,1,2\n").header);
         assert!(sniffed("region,2022,2023\nnorth,1.5,\n").header);
         assert!(sniffed("station,2024-01-01,2024-01-02\na,1,2\n").header);
@@ -319,7 +322,8 @@ mod tests {
         assert!(!sniffed("region,2022,2023\n").header);
         assert!(!sniffed("2022,2023\n10,20\n").header);
         assert!(!sniffed("a,7,8\nb,2022,2023\n").header);
-        // Above numbers it is one all the same; pandas writes an index without a name.
+        // Above numbers, a record with equal or missing names is a header all the same; pandas
+        // writes an index without a name.
         assert!(sniffed("a,a\n1,2\n").header);
         assert!(sniffed(",price\n0,1.5\n").header);
     }
@@ -340,7 +344,7 @@ mod tests {
     fn line_ends_in_quotes_are_found() {
         assert!(sniffed("id,text\n1,\"two\nlines\"\n").newlines_in_values);
         assert!(!sniffed("id,text\n1,\"one, line\"\n").newlines_in_values);
-        // Where they were declared away, an open quote is an error that names its byte.
+        // If such line ends are declared absent, an open quote is an error that names its byte.
         let declared = TableOptions { newlines_in_values: Some(false), ..Default::default() };
         let error = sniff(&whole("id,text\n1,\"two\nlines\"\n"), &CsvOptions::default(), &declared).err().unwrap();
         assert!(error.to_string().contains("byte 10"), "{error}");

@@ -13,24 +13,24 @@ use super::merge::Column;
 use super::sample::Sample;
 use super::shape::{Shape, add_field, fields_of};
 
-/// The deepest nesting of a record.
+/// Maximum nesting of a record, in levels.
 const MAX_DEPTH: usize = 128;
 
-/// Walks over well-formed JSON, and sees numbers as they are written.
+/// A cursor over well-formed JSON that keeps numbers as they are written.
 struct Walk<'a> {
     text: &'a [u8],
     at: usize,
 }
 
 impl Walk<'_> {
-    /// The next byte that is no blank.
+    /// Moves to the next byte that is not white space and returns it.
     fn next(&mut self) -> Option<u8> {
         let rest = self.text.get(self.at..)?;
         self.at += rest.iter().position(|byte| !byte.is_ascii_whitespace())?;
         self.text.get(self.at).copied()
     }
 
-    /// Skips a comma, or `end` if no member or item comes before it; returns whether one does.
+    /// Moves to the next member or item and returns `true`, or skips `end` and returns `false`.
     fn more(&mut self, end: u8) -> bool {
         if self.next() == Some(b',') {
             self.at += 1;
@@ -58,7 +58,7 @@ impl Walk<'_> {
         serde_json::from_slice(written).unwrap_or_else(|_| String::from_utf8_lossy(written).into_owned())
     }
 
-    /// Reads the shape of the next value; `None` if it is nested deeper than `depth` more levels.
+    /// Reads the shape of the next value; `None` if it is nested more than `depth` levels deep.
     fn value(&mut self, depth: usize) -> Option<Shape> {
         let depth = depth.checked_sub(1)?;
         Some(match self.next()? {
@@ -108,8 +108,8 @@ impl Walk<'_> {
     }
 }
 
-/// The layout of the records: one a line, unless the first line is no complete value or the text is
-/// an array of records.
+/// Infers the layout: one record per line, unless the first line is not a complete value or the
+/// text is an array of records.
 pub(crate) fn sniff(sample: &Sample) -> JsonShape {
     let mut lines = sample.bytes.split(|b| *b == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
     let first = lines.next().unwrap_or_default();
@@ -173,7 +173,8 @@ impl Found {
         Ok(())
     }
 
-    /// An error if a field has values of several kinds, as of the object called `address`.
+    /// Fails if a field is an object or a list in one record and something else in another. The
+    /// error names the object by `address`.
     pub(crate) fn refuse_mixed(&self, address: &str) -> Result<()> {
         let Shape::Object(fields) = &self.0 else { return Ok(()) };
         match fields.iter().find_map(|(name, shape)| shape.mixed_at(name)) {
@@ -185,7 +186,7 @@ impl Found {
         }
     }
 
-    /// The columns; `None` if there was no record.
+    /// Returns the columns; `None` if there was no record.
     pub(crate) fn columns(&self) -> Option<Vec<Column>> {
         let fields = match &self.0 {
             Shape::Object(fields) => fields.as_slice(),
@@ -200,7 +201,8 @@ impl Found {
         let mut columns: Vec<Column> = fields.iter().map(column).collect();
         let size = |column: &Column| column.data_type.as_ref().map_or(1, fields_of);
         let mut all: usize = columns.iter().map(size).sum();
-        // Objects that are dictionaries of thousands of keys.
+        // An object that serves as a dictionary may have thousands of keys. The largest columns
+        // become text until the others fit.
         while all > limits::COLUMNS {
             let Some(largest) = columns.iter_mut().max_by_key(|column| size(column)) else { break };
             let Some(others) = size(largest).checked_sub(1).filter(|others| *others > 0) else { break };

@@ -20,9 +20,9 @@ pub(crate) struct Column {
     pub(crate) name: String,
     /// `None` if every value was NULL, or there were none.
     pub(crate) data_type: Option<DataType>,
-    /// The looks of its values, if they are text.
+    /// What its values look like, if objects hold them as text.
     pub(crate) seen: Looks,
-    /// Whether objects, or records of JSON, hold it in different types, or some not at all.
+    /// Whether objects or JSON records differ in its type, or some of them lack it.
     pub(crate) mixed: bool,
 }
 
@@ -38,28 +38,29 @@ pub(crate) struct Merging {
 pub(crate) enum Names {
     /// The same columns in the same order.
     Positions,
-    /// As [`Self::Positions`], where an object may have fewer or more columns at its end.
+    /// As [`Self::Positions`], but an object may have fewer or more columns at its end.
     Ragged,
     /// The same columns in any order.
     Same,
-    /// All columns of all objects, of which each has one of another's.
+    /// All columns of all objects. Each object must share at least one with those before it.
     Related,
     /// All columns of all objects.
     Union,
 }
 
-/// Which types a column may have.
+/// Which types a column may have in different objects.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Types {
-    /// One type.
+    /// The same type in all objects.
     Same,
-    /// Types of which one holds the values of all.
+    /// Types with a common type that holds the values of all.
     Wide,
-    /// Any types; text holds those that have no other type in common.
+    /// Any types. Those without a common one become text, unless they are nested or binary.
     Text,
 }
 
-/// Merges the columns of one more object into the table's; `first` and `other` are addresses.
+/// Merges the columns of one more object into the table's. `first` and `other` are the addresses of
+/// the table's first object and of this one, for errors.
 pub(crate) fn merge(
     table: &mut Vec<Column>,
     object: Vec<Column>,
@@ -115,8 +116,8 @@ pub(crate) fn merge(
     Ok(())
 }
 
-/// Checks that the columns of `object` may be those of a table with `table`'s; the error is the
-/// difference.
+/// Checks that the column names of `object` can be merged with those of `table`. The error says how
+/// they differ.
 fn check_names(table: &[Column], object: &[Column], names: Names) -> Result<(), String> {
     if names == Names::Positions && table.len() != object.len() {
         return Err(format!("the first has {} columns, the second {}", table.len(), object.len()));
@@ -141,15 +142,15 @@ fn check_names(table: &[Column], object: &[Column], names: Names) -> Result<(), 
         }
     }
     if names == Names::Related && places(table, object).iter().all(Option::is_none) {
-        // Most likely the first record is no header.
+        // Most likely, the first record was read as a header and is none.
         let shown = object.iter().map(|column| column.name.as_str()).take(8).collect::<Vec<_>>().join("', '");
         return Err(format!("the second has none of the columns of the first, but '{shown}'"));
     }
     Ok(())
 }
 
-/// For each column of `object` its place among those of `table`: that of the same name, or else the
-/// only one that differs in case alone, if neither of the two has both names.
+/// Returns for each column of `object` its index in `table`: that of the same name, or else of the
+/// only name that differs in case alone, unless one of the two has both names.
 fn places(table: &[Column], object: &[Column]) -> Vec<Option<usize>> {
     let known: HashMap<&str, usize> =
         table.iter().enumerate().map(|(place, column)| (column.name.as_str(), place)).collect();
@@ -176,7 +177,7 @@ fn places(table: &[Column], object: &[Column]) -> Vec<Option<usize>> {
     object.iter().map(place).collect()
 }
 
-/// Text, which holds any plain value.
+/// Returns text as the common type, if neither type is nested or binary.
 fn as_text(a: &DataType, b: &DataType) -> Option<DataType> {
     let is_plain = |of: &DataType| !of.is_nested() && !of.is_binary();
     (is_plain(a) && is_plain(b)).then_some(DataType::Utf8)

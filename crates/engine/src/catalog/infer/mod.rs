@@ -1,11 +1,11 @@
 //! Inference of a table's schema from the first bytes of a few of its objects.
 //!
 //! Up to [`MAX_SAMPLED_OBJECTS`] objects are sampled, spread over the sorted paths, since the last
-//! often differ from the first; of most of them little more than a header or a footer is read.
-//! Columns of all sampled objects are the table's, by name, in a type that holds the values of all
-//! (`merge`, `widen`). What a sample does not show (a column that turns to text after the
-//! first megabyte) is found by the scan, which names the object, the byte and the column. Every
-//! column may be NULL.
+//! often differ from the first; of most of them, little more than a header or a footer is read. The
+//! table has the columns of all sampled objects, matched by name, each with a type that holds the
+//! values in all of them (`merge`, `widen`). If a sample misses something, such as a column that
+//! turns to text after the first megabyte, the scan finds it and names the object, the byte and the
+//! column. Every column may be NULL.
 
 pub(crate) mod cache;
 pub(crate) mod csv;
@@ -38,36 +38,36 @@ pub(crate) use cache::{InferenceCache, Inferred};
 use merge::{Column, Merging, Names, Types, merge};
 use sample::Sample;
 
-/// The most objects that are sampled.
+/// Maximum number of objects that are sampled.
 const MAX_SAMPLED_OBJECTS: usize = 64;
 
-/// The bytes of the first sample, of each further one, and of each of those that make more than
-/// [`LARGE_SAMPLES`].
+/// Sizes of samples in bytes: of the first object, of about [`LARGE_SAMPLES`] further ones, and of
+/// all others.
 const FIRST_SAMPLE_BYTES: u64 = 1024 * 1024;
 const FURTHER_SAMPLE_BYTES: u64 = 256 * 1024;
 const SMALL_SAMPLE_BYTES: u64 = 32 * 1024;
 
-/// The most samples that are large, spread over all.
+/// Approximate number of large samples, which are spread over all objects.
 const LARGE_SAMPLES: usize = 8;
 
-/// The bytes of an object that are read for its header alone.
+/// Bytes of an object that are read for its header, or to tell JSON from CSV.
 const MAX_HEADER_BYTES: u64 = 64 * 1024;
 
-/// Requests for samples in flight.
+/// Maximum number of requests for samples in flight.
 const MAX_CONCURRENT_SAMPLES: usize = 16;
 
-/// What may be known of a table's objects before they are read.
+/// Metadata of a table's objects that earlier queries may have cached.
 pub(crate) trait KnownObjects: Sync {
-    /// The footer of a Parquet object, which is read if it is not known.
+    /// Returns the footer of a Parquet object, which is read if it is not cached.
     fn footer<'a>(&'a self, object: &'a DataObject) -> BoxFuture<'a, Result<Arc<ParquetMetaData>>>;
 
-    /// The columns that were inferred before.
+    /// Returns the cache of inferred columns; `None` if there is none.
     fn inferred(&self) -> Option<&InferenceCache> {
         None
     }
 }
 
-/// Infers a table's format and columns from a few of `objects`, of which there is at least one.
+/// Infers a table's format and columns from a few of `objects`, which must not be empty.
 pub(crate) async fn infer(
     store: &dyn ObjectStore,
     known: &dyn KnownObjects,
@@ -106,7 +106,8 @@ pub(crate) async fn header(
     }
 }
 
-/// The kind of text whose name does not tell it: JSON if it begins with a brace, else CSV.
+/// Infers the kind of text whose name does not tell it: JSON if the first object that is not empty
+/// begins with a brace, else CSV.
 pub(crate) async fn kind_of_text(
     store: &dyn ObjectStore,
     location: &TableLocation,
@@ -136,7 +137,7 @@ impl Objects<'_> {
             Format::Parquet => (Format::Parquet, self.parquet().await?),
             Format::Csv(csv) => {
                 let (csv, columns, found) = self.csv(csv).await?;
-                // Text is text in each object; only the places of columns differ.
+                // CSV holds every column as text; objects differ only in where a column stands.
                 let columns: Vec<Column> =
                     columns.into_iter().map(|column| Column { mixed: false, ..column }).collect();
                 let names = || columns.iter().map(|column| &column.name);
@@ -156,7 +157,7 @@ impl Objects<'_> {
                 if self.options.json_shape.is_none() {
                     let mut shapes = samples.iter().filter(|(_, sample)| !sample.bytes.is_empty());
                     let first = shapes.next().map(|(_, sample)| json::sniff(sample)).unwrap_or_default();
-                    // Records of lines are also read as values one after another.
+                    // The layout of a document also fits records that stand one per line.
                     let alike = shapes.all(|(_, sample)| json::sniff(sample) == first);
                     json.shape = if alike { first } else { JsonShape::Document };
                 }
@@ -195,7 +196,8 @@ impl Objects<'_> {
         self.options.schema_infer_max_rec.unwrap_or(usize::MAX)
     }
 
-    /// How objects of CSV become one table; `header` if they have headers.
+    /// Returns how the columns of CSV objects are merged. `header` says whether the objects have
+    /// headers.
     fn merging_of_csv(&self, header: bool) -> Merging {
         let is_ragged = self.options.ragged == Some(Ragged::Lenient);
         let positions = if is_ragged { Names::Ragged } else { Names::Positions };
@@ -208,7 +210,7 @@ impl Objects<'_> {
         }
     }
 
-    /// How objects of Parquet, which declares its types, become one table.
+    /// Returns how the columns of Parquet objects, which declare their types, are merged.
     fn merging_of_parquet(&self) -> Merging {
         match self.options.union_by_name {
             Some(false) => Merging { names: Names::Same, types: Types::Same },
@@ -217,8 +219,8 @@ impl Objects<'_> {
         }
     }
 
-    /// The start of each sampled object, with its address; a longer start where the usual one does
-    /// not suffice.
+    /// Fetches the start of each sampled object, with the object's address. If the usual size does
+    /// not satisfy `suffices`, a longer start is fetched.
     async fn samples(&self, suffices: fn(&Sample) -> bool) -> Result<Vec<(String, Sample)>> {
         let sampled = self.sampled.iter().enumerate();
         let all: Vec<_> = sampled.map(|(number, object)| self.sample(number, object, suffices).boxed()).collect();
@@ -283,8 +285,9 @@ impl Objects<'_> {
         Ok((csv, columns, headers))
     }
 
-    /// The options that leave out lines before the header, if all objects have as many of them and
-    /// nothing about such lines is declared.
+    /// Returns `base` with an option that skips the lines before the header, if all samples have as
+    /// many of them, or treats `#` as the start of a comment. Returns `base` unchanged if there are
+    /// no such lines or an option declares something about them.
     fn without_preamble<'s>(&self, base: CsvOptions, samples: impl Iterator<Item = &'s Sample> + Clone) -> CsvOptions {
         let TableOptions { header, names, columns, comment, ragged, translation, .. } = self.options;
         let is_open = header.is_none() && names.is_empty() && columns.is_empty() && comment.is_none();
@@ -334,15 +337,15 @@ impl Objects<'_> {
     }
 }
 
-/// The options of text in an encoding that its first bytes tell, unless one was declared.
+/// Sets the `encoding` that was detected, unless one was declared.
 fn with_encoding(csv: CsvOptions, encoding: &str) -> CsvOptions {
     let declared = csv.translation.as_deref().cloned().unwrap_or_default();
     let encoding = declared.encoding.clone().unwrap_or_else(|| encoding.to_owned());
     CsvOptions { translation: Some(Arc::new(Translation { encoding: Some(encoding), ..declared })), ..csv }
 }
 
-/// Merges the samples that hold records; an error if none does. Returns the names of each, none of
-/// an empty one.
+/// Merges the columns of all samples. Also returns the column names of each sample, an empty list
+/// for one without a record. Fails if no sample has a record.
 fn merge_all(
     samples: &[(String, Sample)],
     read: impl Fn(&Sample, &str) -> Result<Option<Vec<Column>>>,
@@ -370,12 +373,12 @@ fn empty(location: &TableLocation) -> Error {
     ))
 }
 
-/// The compression of an object: as declared, else as its name says.
+/// Returns the compression of an object: the declared one, or else that of its name.
 pub(crate) fn compression_of(object: &DataObject, options: &TableOptions) -> Compression {
     options.compression.unwrap_or_else(|| FileName::of(object.path.as_ref()).compression)
 }
 
-/// The objects to sample: the first, the last, and evenly between them.
+/// Returns the objects to sample: the first, the last, and others evenly spread between them.
 pub(crate) fn sampled(objects: &[DataObject]) -> Vec<&DataObject> {
     if objects.len() <= MAX_SAMPLED_OBJECTS {
         return objects.iter().collect();

@@ -1,4 +1,4 @@
-//! Lines before the header of CSV, and what the bytes of text tell of its encoding and its quotes.
+//! Detection of lines before the header of CSV, of its encoding, and of escaped quotes.
 
 use pushdowndb_contract::CsvOptions;
 use pushdowndb_scan::tokenize_sample;
@@ -10,7 +10,7 @@ use crate::catalog::TableOptions;
 /// The delimiters to try if none is declared, the most usual first.
 pub(super) const DELIMITERS: [u8; 4] = [b',', b'\t', b';', b'|'];
 
-/// The most lines that are looked at.
+/// Maximum number of lines that are examined.
 const MAX_LINES: usize = 64;
 
 /// Lines before the header.
@@ -19,12 +19,13 @@ pub(super) struct Preamble {
     pub(super) lines: u64,
     /// Whether all of them begin with `#`.
     pub(super) is_comment: bool,
-    /// Whether such lines also stand between records.
+    /// Whether lines that begin with `#` also stand between records.
     pub(super) later: bool,
 }
 
-/// The lines before the header: a title, comments, `sep=;`. There are some if records of one width,
-/// the header and one more at least, follow lines of fewer fields, or lines that begin with `#`.
+/// Finds the lines before the header: a title, comments, `sep=;`. A line counts as one of them if
+/// it has fewer fields than the records, or begins with `#`, and the header and at least one record
+/// follow, all with the same number of fields. Returns `None` if no delimiter gives such lines.
 pub(super) fn find(sample: &Sample, base: &CsvOptions, declared: &TableOptions) -> Option<Preamble> {
     if sample.is_utf16 || base.wide.is_some() {
         return None;
@@ -51,7 +52,7 @@ pub(super) fn find(sample: &Sample, base: &CsvOptions, declared: &TableOptions) 
         of_widths(&lines, &widths).filter(|(_, preamble)| is_title(&lines, preamble, &csv))
     });
     let (_, preamble) = found.max_by_key(|(score, _)| *score)?;
-    // Lines of a log differ in the marks that their messages hold.
+    // In a log, only comments count: the delimiters in its messages vary from line to line.
     Some(preamble).filter(|preamble| preamble.lines > 0 && (preamble.is_comment || !sample.is_log))
 }
 
@@ -61,8 +62,9 @@ fn width(line: &[u8], csv: &CsvOptions) -> Option<usize> {
     Some(records.first().map_or(0, |record| if is_blank(line) { 0 } else { record.len() }))
 }
 
-/// Whether the lines before the header have no more than one text each, or are comments, and the
-/// header names its columns. What stands above values may be a header of fewer fields.
+/// Returns whether each line before the header is a comment or has at most one field that is not
+/// empty, and every field of the header is a name. Otherwise the first lines may be a header with
+/// fewer fields than the records.
 fn is_title(lines: &[&[u8]], preamble: &Preamble, csv: &CsvOptions) -> bool {
     let Ok(begin) = usize::try_from(preamble.lines) else { return false };
     let fields = |line: &[u8]| tokenize_sample(line, true, csv).ok().and_then(|records| records.into_iter().next());
@@ -80,7 +82,8 @@ fn is_blank(line: &[u8]) -> bool {
     line.iter().all(u8::is_ascii_whitespace)
 }
 
-/// How many records have one width, and that width, with the lines before them.
+/// Returns the number of records with the same number of fields at the end of `lines`, that number
+/// of fields, and the lines before them.
 fn of_widths(lines: &[&[u8]], widths: &[usize]) -> Option<((usize, usize), Preamble)> {
     let is_comment = |at: usize| lines.get(at).is_some_and(|line| line.first() == Some(&b'#'));
     let last = widths.iter().rposition(|width| *width > 0)?;
@@ -110,7 +113,7 @@ fn of_widths(lines: &[&[u8]], widths: &[usize]) -> Option<((usize, usize), Pream
         is_comment: before().next().is_some() && before().all(|(at, _)| is_comment(at)),
         later,
     };
-    // Blank lines alone are no preamble: they are passed over anyway.
+    // Blank lines alone are no preamble: the reader skips them anyway.
     let preamble = if before().next().is_none() { Preamble { lines: 0, ..preamble } } else { preamble };
     (fits && records >= 2).then_some(((records, width), preamble))
 }
@@ -123,9 +126,9 @@ pub(super) fn is_utf8(sample: &Sample) -> bool {
     }
 }
 
-/// Whether all samples may be in Windows-1252, of which Latin-1 is a part: some are not UTF-8, and
-/// none is UTF-8 with letters beyond ASCII, or holds NULs. In words of western languages most letters
-/// beyond ASCII stand alone; in other alphabets they stand side by side.
+/// Returns whether all samples may be Windows-1252, which includes Latin-1: at least one is not
+/// UTF-8, none is UTF-8 with non-ASCII letters, and none of the others has NUL bytes. Most
+/// non-ASCII letters of western languages stand alone; those of other alphabets stand side by side.
 pub(super) fn is_western<'a>(samples: impl Iterator<Item = &'a Sample> + Clone) -> bool {
     let fits = |sample: &Sample| match is_utf8(sample) {
         true => sample.bytes.is_ascii(),
@@ -134,15 +137,15 @@ pub(super) fn is_western<'a>(samples: impl Iterator<Item = &'a Sample> + Clone) 
     samples.clone().any(|sample| !is_utf8(sample)) && samples.into_iter().all(fits)
 }
 
-/// Whether most bytes beyond ASCII have none beside them.
+/// Returns whether most non-ASCII bytes have only ASCII bytes beside them.
 fn are_apart(text: &[u8]) -> bool {
     let beyond = text.iter().filter(|byte| !byte.is_ascii()).count();
     let beside = text.windows(2).filter(|pair| pair.iter().all(|byte| !byte.is_ascii())).count();
     beside * 4 <= beyond
 }
 
-/// Whether quotes within quotes have a backslash before them: `"a \"b\""`. None is doubled then, and
-/// some field goes on behind one.
+/// Returns whether quotes inside quoted values are escaped by a backslash: `"a \"b\""`. This is so
+/// if some field continues after such a quote and no quote is doubled.
 pub(super) fn has_escaped_quotes(text: &[u8]) -> bool {
     let ends_field =
         |byte: Option<&u8>| byte.is_none_or(|byte| DELIMITERS.contains(byte) || matches!(byte, b'\r' | b'\n'));

@@ -9,24 +9,25 @@ use pushdowndb_contract::{Compression, Error, ErrorKind, Result};
 
 use crate::catalog::{DataObject, FileName};
 
-/// The most that a compressed sample may grow: repetitive text must not fill the memory.
+/// Maximum ratio of decompressed to stored bytes in a sample, so that repetitive text does not fill
+/// the memory.
 const MAX_DECOMPRESSION_FACTOR: u64 = 8;
 
-/// The start of an object.
+/// The first bytes of an object, decompressed.
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {
-    /// The text, without its byte-order mark.
+    /// The text, without a byte-order mark of UTF-8.
     pub(crate) bytes: Bytes,
-    /// Whether this is the whole object.
+    /// Whether `bytes` is the whole object.
     pub(crate) is_whole: bool,
     /// Whether it begins with a byte-order mark of UTF-16.
     pub(crate) is_utf16: bool,
-    /// Whether the object is a log by its name, between whose fields there may be blanks.
+    /// Whether the object's name is that of a log, whose delimiter may be a blank.
     pub(crate) is_log: bool,
 }
 
 impl Sample {
-    /// Fetches and decompresses up to `limit` stored bytes of text; `address` is for messages.
+    /// Fetches up to `limit` stored bytes of text and decompresses them. `address` is for errors.
     pub(crate) async fn fetch(
         store: &dyn ObjectStore,
         object: &DataObject,
@@ -46,7 +47,7 @@ impl Sample {
             Compression::Zstd => decompress(FileCompressionType::ZSTD, "zstd", stored, is_all, limit, address)?,
         };
         sample.is_log = FileName::of(object.path.as_ref()).is_log;
-        // The mark of UTF-8 is stripped; that of UTF-16 tells the order of its bytes.
+        // The mark of UTF-8 is stripped; that of UTF-16 stays, since it gives the byte order.
         match sample.bytes.as_ref() {
             [0xEF, 0xBB, 0xBF, ..] => sample.bytes = sample.bytes.slice(3..),
             [0xFE, 0xFF, ..] | [0xFF, 0xFE, ..] => sample.is_utf16 = true,
@@ -56,7 +57,7 @@ impl Sample {
     }
 }
 
-/// Refuses what begins as a file that is no text, and says what it is.
+/// Fails if `bytes` begin like a binary file of a known format; the error names the format.
 fn refuse_binary(bytes: &[u8], address: &str) -> Result<()> {
     let what = match bytes {
         [0x1F, 0x8B, ..] => "gzip; name it .gz, or say compression = 'gzip'",
@@ -72,7 +73,7 @@ fn refuse_binary(bytes: &[u8], address: &str) -> Result<()> {
     Err(Error::unsupported(format!("{address}: is {what}")))
 }
 
-/// Decodes as much of a cut-off stream as there is.
+/// Decompresses `stored` as far as possible: the end of the sample may cut it off.
 fn decompress(
     codec: FileCompressionType,
     name: &str,

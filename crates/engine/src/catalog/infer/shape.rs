@@ -1,8 +1,8 @@
 //! The shapes of values of JSON, and the types of columns that hold them.
 //!
-//! A field that is a number here and text there is text, and so is one that is an object or a list
-//! here and something else there: JSON as it is written. An empty list or object has the type of the
-//! other lists or objects at its place.
+//! A field that is a number in one record and text in another is text. A field that is an object or
+//! a list in one record and something else in another is text, too: the JSON as it is written. An
+//! empty list or object has the type of the other lists or objects of its field.
 //!
 //! Numbers keep their digits: integers beyond BIGINT are DECIMAL(38,0), and text beyond 38 digits. A
 //! field of integers and fractions is DOUBLE only if a DOUBLE holds each of the integers, else text.
@@ -12,18 +12,19 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Fields};
 use pushdowndb_scan::is_exact_as_double;
 
-/// The least digits of integers beyond BIGINT, and the digits of the widest decimal.
+/// Number of digits that stands for integers beyond BIGINT, and maximum precision of a decimal.
 const LONG_DIGITS: u8 = 20;
 const DECIMAL_DIGITS: u8 = 38;
 
-/// The shape of the values at one place.
+/// The shape of the values of one field.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) enum Shape {
     /// Only null.
     #[default]
     Unknown,
     Boolean,
-    /// Integers: the most digits of one, and whether a DOUBLE represents each of them exactly.
+    /// Integers: the maximum number of digits, and whether a DOUBLE represents each of them
+    /// exactly.
     Integer {
         digits: u8,
         exact: bool,
@@ -37,9 +38,9 @@ pub(super) enum Shape {
     },
     List(Box<Shape>),
     Object(Vec<(String, Shape)>),
-    /// A list, and an empty object at its place, or an object and an empty list.
+    /// Lists with an empty object among them, or objects with an empty list among them.
     Confused(Box<Shape>),
-    /// Objects, lists and plain values at the same place.
+    /// A mixture of objects, lists or plain values.
     Mixed,
 }
 
@@ -55,7 +56,7 @@ impl Shape {
         Self::Integer { digits, exact: is_exact_as_double(number) }
     }
 
-    /// Adds the shape of other values at the same place.
+    /// Merges the shape of other values of the same field.
     pub(super) fn merge(&mut self, seen: Shape) {
         use Shape::{Confused, Empty, Float, Integer, List, Mixed, Object, Text, Unknown};
         *self = match (std::mem::take(self), seen) {
@@ -90,8 +91,8 @@ impl Shape {
         };
     }
 
-    /// The type of a column; `None` if every value was null. Sets `mixed` if text stands for objects
-    /// or lists in it, or these for each other.
+    /// Returns the type of a column of this shape; `None` if every value was null. Sets `mixed` if
+    /// some objects or lists are to be read as text, or as each other.
     pub(super) fn data_type(&self, mixed: &mut bool) -> Option<DataType> {
         let mut nested = |shape: &Shape| shape.data_type(mixed).unwrap_or(DataType::Utf8);
         Some(match self {
@@ -118,7 +119,8 @@ impl Shape {
         })
     }
 
-    /// The path below `path` to values of several kinds, if there are any.
+    /// Returns the path, which begins with `path`, of the first field with values of several kinds;
+    /// `None` if there is none.
     pub(super) fn mixed_at(&self, path: &str) -> Option<String> {
         match self {
             Self::Mixed => Some(path.to_owned()),
@@ -130,7 +132,7 @@ impl Shape {
     }
 }
 
-/// The number of fields of a type, its own included.
+/// Returns the number of fields in a type, including nested ones and itself.
 pub(super) fn fields_of(data_type: &DataType) -> usize {
     1 + match data_type {
         DataType::List(item) => fields_of(item.data_type()),
@@ -139,7 +141,7 @@ pub(super) fn fields_of(data_type: &DataType) -> usize {
     }
 }
 
-/// Adds a field, or its shape to that of the same name.
+/// Adds a field, or merges its shape into that of the field with the same name.
 pub(super) fn add_field(fields: &mut Vec<(String, Shape)>, name: String, shape: Shape) {
     match fields.iter_mut().find(|(known, _)| *known == name) {
         Some((_, known)) => known.merge(shape),

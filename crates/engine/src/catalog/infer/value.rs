@@ -11,11 +11,11 @@ use arrow::datatypes::{DataType, TimeUnit};
 use chrono::{NaiveDate, NaiveTime};
 use pushdowndb_scan::is_exact_as_double;
 
-/// The looks of the values so far, as a set of bits.
+/// The looks of all values of a column, as a set of bits.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Looks(u16);
 
-/// The look of one value.
+/// What one text value looks like.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u16)]
 pub(crate) enum Look {
@@ -25,14 +25,14 @@ pub(crate) enum Look {
     Date = 1 << 3,
     /// Local time, to the microsecond.
     Micros = 1 << 4,
-    /// Local time, finer than that.
+    /// Local time, finer than a microsecond.
     Nanos = 1 << 5,
-    /// An instant with its zone.
+    /// A timestamp with a time zone.
     Instant = 1 << 6,
     Text = 1 << 7,
-    /// An integer of which a DOUBLE would lose digits.
+    /// An integer that fits in a BIGINT, but that a DOUBLE cannot represent exactly.
     Long = 1 << 8,
-    /// Digits that are text: they begin with zeros, or are more than a BIGINT has.
+    /// Digits that stay text: they have leading zeros or do not fit in a BIGINT.
     Digits = 1 << 9,
 }
 
@@ -42,18 +42,18 @@ impl Looks {
         self.0 |= Look::of(value) as u16;
     }
 
-    /// The looks of both.
+    /// Returns the union of two sets of looks.
     pub(crate) fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Whether all values are written like numbers, though they may not be numbers.
+    /// Returns whether all values are written like numbers, although some may have to stay text.
     pub(crate) fn are_digits(self) -> bool {
         const ALL: u16 = Look::Integer as u16 | Look::Long as u16 | Look::Float as u16 | Look::Digits as u16;
         self.0 != 0 && self.0 & !ALL == 0
     }
 
-    /// The narrowest type of all values; `None` if there were none.
+    /// Returns the narrowest type that holds all values; `None` if there were none.
     pub(crate) fn data_type(self) -> Option<DataType> {
         const BOOLEAN: u16 = Look::Boolean as u16;
         const INTEGER: u16 = Look::Integer as u16;

@@ -4,16 +4,17 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, TimeUnit};
 
-/// The digits of the widest decimal.
+/// Maximum precision of a decimal.
 const DECIMAL_DIGITS: u8 = 38;
 
 /// Returns the narrowest type that holds the values of `a` and of `b`; `None` if they have none in
 /// common but text.
 ///
-/// Integers of 64 bits and fractions are DOUBLE, and so are decimals and floats. A decimal of more
-/// than 38 digits has 38, of which the fraction keeps its own. Local times and instants are
-/// instants, local times being in UTC. Fields of structs go by name; those of one alone are NULL in
-/// the other. The names of list elements and map entries mean nothing.
+/// Floats and integers of more than 16 bits widen to DOUBLE, and so do floats and decimals.
+/// Decimals that would need more than 38 digits get 38 and keep their scale. Timestamps without and
+/// with a time zone widen to one with a time zone; those without are read as UTC. Fields of structs
+/// are matched by name, and one that a struct lacks is NULL there. The names of list elements and
+/// map entries are ignored.
 pub(crate) fn widened(a: &DataType, b: &DataType) -> Option<DataType> {
     use DataType::{
         Binary, Date32, Date64, Decimal128, Float32, Float64, Int16, Int32, Int64, Map, Null, Struct, Time32, Time64,
@@ -45,7 +46,7 @@ pub(crate) fn widened(a: &DataType, b: &DataType) -> Option<DataType> {
             Decimal128(all.min(DECIMAL_DIGITS), scale)
         }
         _ if a.is_numeric() && b.is_numeric() => {
-            // A float has 24 bits, which hold integers of 16.
+            // The mantissa of a FLOAT has 24 bits, enough for integers of up to 16 bits.
             let in_float = |of: &DataType| {
                 matches!(of, Float32 | DataType::Float16) || of.is_integer() && of.primitive_width() <= Some(2)
             };
@@ -90,7 +91,7 @@ fn wider<'a>(a: &'a DataType, b: &'a DataType) -> &'a DataType {
     if a.primitive_width() >= b.primitive_width() { a } else { b }
 }
 
-/// The digits of an integer or decimal, and those of its fraction.
+/// Returns the precision and scale of an integer or decimal type; `None` for other types.
 fn digits(data_type: &DataType) -> Option<(u8, i8)> {
     Some(match data_type {
         DataType::Decimal32(precision, scale)
@@ -106,7 +107,8 @@ fn digits(data_type: &DataType) -> Option<(u8, i8)> {
     })
 }
 
-/// The fields of `a`, then those of `b` alone; those of both in a type that holds both.
+/// Returns the fields of `a`, widened to hold those of the same name in `b`, then the fields of `b`
+/// alone. Returns `None` if two have no common type.
 fn members(a: &Fields, b: &Fields) -> Option<Fields> {
     let find = |all: &[FieldRef], name: &str| {
         let exact = all.iter().position(|field| field.name() == name);
@@ -119,7 +121,7 @@ fn members(a: &Fields, b: &Fields) -> Option<Fields> {
     let mut all: Vec<FieldRef> = a.iter().map(|own| field(own.name(), own.data_type().clone())).collect();
     let known = all.len();
     for other in b {
-        // A name that `b` has in both cases means two fields.
+        // A name that `b` has in two letter cases is two fields.
         let place = find(all.get(..known)?, other.name()).filter(|place| {
             all.get(*place).is_some_and(|own| {
                 own.name() == other.name()
@@ -134,7 +136,7 @@ fn members(a: &Fields, b: &Fields) -> Option<Fields> {
     Some(all.into())
 }
 
-/// The element of a list in any layout.
+/// Returns the element of a list type in any layout; `None` for other types.
 fn item(data_type: &DataType) -> Option<&FieldRef> {
     match data_type {
         DataType::List(item)

@@ -1,8 +1,8 @@
-//! The kinds of objects, and what their names tell of it.
+//! The formats of objects, and how the names of objects suggest them.
 
 use pushdowndb_contract::Compression;
 
-/// The kinds of object that can be read.
+/// The formats that can be read.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Kind {
     /// Delimited text.
@@ -41,7 +41,8 @@ impl Kind {
     }
 }
 
-/// What to do with a file that is not read, by its extension; `None` for other names.
+/// Returns advice on a file whose format is not supported, by its extension; `None` for other
+/// names.
 pub(crate) fn unread(path: &str) -> Option<&'static str> {
     let (_, extension) = path.rsplit_once('.')?;
     Some(match extension.to_ascii_lowercase().as_str() {
@@ -58,16 +59,16 @@ pub(crate) fn unread(path: &str) -> Option<&'static str> {
 /// The encoding that an object's name suggests.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct FileName {
-    /// By the extension, without that of the compression.
+    /// The format by the extension, ignoring that of the compression.
     pub kind: Option<Kind>,
-    /// By the last extension.
+    /// The compression by the last extension.
     pub compression: Compression,
     /// Whether the extension is one of text about the data, such as `.sql` or `.md`.
     pub is_side_file: bool,
-    /// Whether it is `.log`: text about the data, unless such objects are asked for.
+    /// Whether the extension is `.log`: a side file, too, unless the table is declared to be text
+    /// or has no other objects.
     pub is_log: bool,
-    /// Whether it is text by its extension, of which only the first bytes tell the format: `.txt`,
-    /// `.log`.
+    /// Whether the extension is one of text whose format only its first bytes show: `.txt`, `.log`.
     pub is_text: bool,
 }
 

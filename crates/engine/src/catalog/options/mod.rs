@@ -22,7 +22,7 @@ pub use kind::{FileName, Kind};
 pub(crate) use value::{OptionValue, boolean};
 use value::{byte, compression, separator, time_format};
 
-/// The column of [`TableOptions::filename`], if it is not named.
+/// The name of the column [`TableOptions::filename`], if no other name is given.
 pub(crate) const FILENAME: &str = "filename";
 
 /// The options of a table: name, synonyms, whether it is for CSV only. The synonyms are DuckDB's
@@ -76,7 +76,7 @@ const STORE_PREFIXES: [&str; 5] = ["aws.", "s3.", "http.", "gcp.", "azure."];
 /// The declared options of a table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TableOptions {
-    /// `STORED AS`.
+    /// The format after `STORED AS`.
     pub kind: Option<Kind>,
     /// Whether the first record names the columns.
     pub header: Option<bool>,
@@ -100,38 +100,40 @@ pub struct TableOptions {
     pub json_shape: Option<JsonShape>,
     /// The compression of each object, whatever its name suggests.
     pub compression: Option<Compression>,
-    /// The records of an object that inference reads.
+    /// Maximum number of records per object that inference reads.
     pub schema_infer_max_rec: Option<usize>,
-    /// Whether the columns of all objects are a table's, by name, and those without a type in common
-    /// text. `Some(false)` if all objects must have the same columns, in the same order in text.
+    /// `Some(true)` if the table has the columns of all objects, matched by name; those without a
+    /// common type become text. `Some(false)` if all objects must have the same columns, in CSV in
+    /// the same order.
     pub union_by_name: Option<bool>,
-    /// `Some(false)` if `key=value` in a path is only a name.
+    /// `Some(false)` if `key=value` in a path gives no column.
     pub hive_partitioning: Option<bool>,
     /// The kind of server, which decides what storage can do.
     pub backend: Option<Profile>,
-    /// The location of the table's indexes, if not only beside its objects.
+    /// A location of the table's indexes, in addition to the folder beside its objects.
     pub index_location: Option<String>,
     /// The text between fields, if it is not one ASCII character.
     pub wide_delimiter: Option<String>,
-    /// What is done to the text before it is cut into records, and to fields.
+    /// Changes to the text before it is cut into records, and to its fields.
     pub translation: Translation,
     /// The columns that replace the inferred ones, with the SQL of their types.
     pub columns: Vec<(String, String)>,
-    /// Types that replace inferred ones, by the name of the column, or by its place.
+    /// Types that replace inferred ones: of the column with that name, or without a name by
+    /// position.
     pub types: Vec<(Option<String>, String)>,
     /// Names that replace those of the first columns.
     pub names: Vec<String>,
     /// Whether all columns are text.
     pub all_varchar: bool,
-    /// Whether names are made such that they need no quotes.
+    /// Whether names are changed so that they need no quotes in SQL.
     pub normalize_names: bool,
-    /// `Some(false)` if `columns` are all there is to know.
+    /// `Some(false)` if nothing is inferred, since `columns` declares every column.
     pub auto_detect: Option<bool>,
-    /// The column with the address of each row's object.
+    /// The name of the column with the address of each row's object; `None` for no such column.
     pub filename: Option<String>,
-    /// Types that replace those of columns in paths.
+    /// Types that replace those inferred for columns from paths, by name.
     pub hive_types: Vec<(String, String)>,
-    /// `Some(false)` if columns in paths are text.
+    /// `Some(false)` if columns from paths are text.
     pub hive_types_autocast: Option<bool>,
 }
 
@@ -158,7 +160,7 @@ impl TableOptions {
         Ok(parsed)
     }
 
-    /// The options of a reading function's named arguments.
+    /// Parses the named arguments of a reading function.
     pub(crate) fn of_arguments(kind: Kind, arguments: &[(String, OptionValue)]) -> Result<Self> {
         let mut parsed = Self { kind: Some(kind), ..Self::default() };
         for (name, value) in arguments {
@@ -230,7 +232,8 @@ impl TableOptions {
         Ok(())
     }
 
-    /// Sets the texts that mean NULL. The scan knows one of them; the others are translated to it.
+    /// Sets the texts that mean NULL. The scan compares with the first one; translation replaces
+    /// the others by it.
     fn set_nulls(&mut self, texts: Vec<String>) {
         let mut texts = texts.into_iter().filter(|text| !text.is_empty());
         self.null = Some(texts.next().map_or(NullRule::Empty, NullRule::Text));
@@ -312,7 +315,7 @@ impl TableOptions {
                 };
             }
             "hive_types_autocast" => self.hive_types_autocast = Some(boolean(value)?),
-            // How a file is read is not for its reader to say.
+            // Accepted, as in DuckDB, but without effect: how a file is read is not an option.
             "parallel" => {
                 boolean(value)?;
             }
@@ -334,7 +337,7 @@ impl TableOptions {
         Ok(())
     }
 
-    /// The format of a table of this kind, with defaults for what is not declared.
+    /// Returns the format of a table of this kind, with defaults for what is not declared.
     pub fn format(&self, kind: Kind) -> Format {
         let compression = self.compression.unwrap_or_default();
         match kind {
@@ -346,7 +349,7 @@ impl TableOptions {
             Kind::Csv | Kind::Tsv => {
                 let default = CsvOptions::default();
                 Format::Csv(CsvOptions {
-                    // What is not looked at has no header, unless it is declared.
+                    // Without inference there is no header, unless it is declared.
                     header: self.header.unwrap_or(self.auto_detect != Some(false)),
                     delimiter: self.delimiter.unwrap_or(if kind == Kind::Tsv { b'\t' } else { default.delimiter }),
                     quote: self.quote.unwrap_or(default.quote),

@@ -20,7 +20,7 @@ pub(crate) enum OptionValue {
 }
 
 impl OptionValue {
-    /// The value of a literal in SQL; `None` if it is none.
+    /// Converts a literal in SQL; `None` if `expr` is not a literal.
     pub(crate) fn of(expr: &Expr) -> Option<Self> {
         Some(match expr {
             Expr::Value(ValueWithSpan { value, .. }) => Self::Text(match value {
@@ -34,7 +34,7 @@ impl OptionValue {
                 Self::Text(number) => Self::Text(format!("-{number}")),
                 _ => return None,
             },
-            // `header = true` may be written without quotes as a word: on, auto.
+            // A word without quotes is text: on, auto.
             Expr::Identifier(word) => Self::Text(word.value.clone()),
             Expr::Nested(inner) => return Self::of(inner),
             Expr::Array(array) => Self::List(array.elem.iter().map(Self::of).collect::<Option<_>>()?),
@@ -48,7 +48,7 @@ impl OptionValue {
         })
     }
 
-    /// The value of a text in OPTIONS, which may be a list or a map.
+    /// Parses the text of a value in OPTIONS, which may be a list or a map.
     pub(crate) fn parse(text: &str) -> Self {
         let trimmed = text.trim();
         let is_literal = trimmed.starts_with("['") || trimmed.starts_with("{'") || trimmed.starts_with("[\"");
@@ -56,7 +56,7 @@ impl OptionValue {
         parsed.flatten().as_ref().and_then(Self::of).unwrap_or_else(|| Self::Text(text.to_owned()))
     }
 
-    /// The text of a value that is no list.
+    /// Returns the text of a single value. Fails for a list or a map.
     pub(crate) fn text(&self) -> Result<&str> {
         match self {
             Self::Text(text) => Ok(text),
@@ -64,7 +64,7 @@ impl OptionValue {
         }
     }
 
-    /// The texts of a list; a single value is a list of one.
+    /// Returns the texts of a list; a single value counts as a list of one.
     pub(crate) fn texts(&self) -> Result<Vec<String>> {
         match self {
             Self::Text(text) => Ok(vec![text.clone()]),
@@ -73,7 +73,7 @@ impl OptionValue {
         }
     }
 
-    /// The texts of a map, by their names.
+    /// Returns the names and texts of a map.
     pub(crate) fn named_texts(&self) -> Result<Vec<(String, String)>> {
         let Self::Map(fields) = self else {
             return Err(Error::invalid(format!("{self} is no map; write {{'name': 'TYPE', …}}")));
@@ -99,7 +99,7 @@ impl fmt::Display for OptionValue {
 }
 
 /// Parses the format of dates or timestamps: the directives of `strftime`, in which `%f` and `%g`
-/// behind a point are fractions of a second, as in DuckDB.
+/// after a point are fractions of a second, as in DuckDB.
 pub(super) fn time_format(value: &str) -> Result<String> {
     let format = value.replace(".%f", "%.f").replace(".%g", "%.3f");
     let is_unknown = |item: Item<'_>| matches!(item, Item::Error);

@@ -7,29 +7,29 @@ use parking_lot::Mutex;
 use pushdowndb_contract::{Error, ErrorKind, Result};
 use url::Url;
 
-/// The most nodes of a fleet.
+/// Maximum number of nodes of a fleet.
 const MAX_NODES: usize = 1024;
 
-/// The time after which a name is resolved again.
+/// Time for which the nodes of a name are cached.
 const RESOLVED_FOR: Duration = Duration::from_secs(15);
 
-/// The time that resolving a name may take.
+/// Timeout for resolving a name.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The prefix of an address whose name is resolved to a node for each of its addresses.
+/// Prefix of an address whose host name is resolved, with one node per IP address.
 const RESOLVED: &str = "dns+";
 
-/// What names were resolved to, for all queries of a process.
+/// A cache of the nodes that names were resolved to, for all queries of a process.
 #[derive(Debug, Default)]
 pub(crate) struct Addresses {
     resolved: Mutex<HashMap<String, (Instant, Vec<Url>)>>,
 }
 
 impl Addresses {
-    /// The nodes of the setting `nodes`, each once, in the order of their addresses. Names are
-    /// resolved only if `check` permits them.
+    /// Returns the URLs of the nodes in the setting `nodes`, sorted and without duplicates. Names
+    /// are resolved only if `check` permits them.
     ///
-    /// A name that cannot be resolved any more keeps the nodes that it had.
+    /// If a name cannot be resolved any more, its earlier nodes are returned.
     pub(crate) async fn of(&self, nodes: &str, check: impl Fn(&Url) -> Result<()>) -> Result<Vec<Url>> {
         let mut all = Vec::new();
         for address in nodes.split(',').map(str::trim).filter(|address| !address.is_empty()) {

@@ -1,9 +1,9 @@
-//! Fleets: any number of nodes before one bucket, each of which can run any fragment.
+//! Fleets: any number of nodes in front of one bucket, each of which can run any fragment.
 //!
-//! A place in an object has a node of its own by rendezvous hashing, so that the zones, footers and
-//! caches that a node made of it are met again. If that node is busy, the request goes to the next
-//! one in rank; if it cannot be reached or goes silent, too, and no query waits for it until it answers
-//! again. Plain reads go to the bucket's endpoint.
+//! Rendezvous hashing assigns each place in an object to a node, so that later requests find the
+//! zones, footers and caches that the node made for that place. If the node is busy, the request
+//! goes to the next one in rank; also if the node cannot be reached or stops sending, and then
+//! queries avoid it until it answers again. Plain reads go to the bucket's endpoint.
 
 mod addresses;
 
@@ -19,21 +19,21 @@ use super::post::Poster;
 use super::profile::rates::Rates;
 pub(crate) use addresses::Addresses;
 
-/// The time that a node may be silent before another one is asked. A node that works says so every
+/// Idle timeout of a node, after which another one is tried. A node at work sends something every
 /// three seconds.
 const NODE_SILENCE: Duration = Duration::from_secs(7);
 
-/// The time that a node may take to tell what it is.
+/// Timeout for the request that shows which kind of server a node is.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The nodes before the bucket of a scan.
+/// The nodes in front of the bucket of a scan.
 #[derive(Clone, Debug)]
 pub(crate) struct Fleet {
     nodes: Vec<Arc<Node>>,
 }
 
 impl Fleet {
-    /// The fleet of `nodes`, of which there is at least one.
+    /// Creates the fleet of `nodes`, which must not be empty.
     pub(super) fn new(nodes: Vec<Arc<Node>>) -> Self {
         Self { nodes }
     }
@@ -43,14 +43,14 @@ impl Fleet {
         self.nodes.len()
     }
 
-    /// The number of the node that has `place` while all are well.
+    /// Returns the number of the node that has `place` while all nodes are healthy.
     pub(crate) fn home(&self, place: &Place<'_>) -> usize {
         let ranked = self.nodes.iter().enumerate().max_by_key(|(_, node)| node.rank(place));
         ranked.map_or(0, |(number, _)| number)
     }
 
-    /// The nodes to ask about `place`, in this order: those that are well, busy ones last; if none
-    /// is well, all.
+    /// Returns the nodes to try for `place`, in this order: the healthy ones by rank, busy ones
+    /// last. If none is healthy, all nodes are tried.
     fn order(&self, place: &Place<'_>) -> Vec<&Arc<Node>> {
         let mut nodes: Vec<_> = self.nodes.iter().filter(|node| node.is_well()).collect();
         if nodes.is_empty() {
@@ -60,8 +60,8 @@ impl Fleet {
         nodes
     }
 
-    /// Asks nodes that have not answered yet what they are, by one HEAD each for the bucket. Those
-    /// that failed are asked in the background, so that no query waits for them.
+    /// Sends one HEAD request for the bucket to each node that has not answered yet, to learn its
+    /// capability. Nodes that failed are asked in the background, so that no query waits for them.
     pub(super) async fn look(&self, poster: &Poster, meters: &Meters) {
         let mut first = Vec::new();
         for node in &self.nodes {
@@ -75,7 +75,7 @@ impl Fleet {
         join_all(first).await;
     }
 
-    /// What all nodes that were heard of can do; `None` if there is none.
+    /// Returns what all nodes that have answered can do; `None` if none has.
     pub(crate) fn capability(&self) -> Option<Capability> {
         let states = self.nodes.iter().map(|node| node.connections.state());
         let known = states.filter(|state| state.profile() == Some(Profile::PushdownDb));
@@ -85,7 +85,8 @@ impl Fleet {
         Some(capability)
     }
 
-    /// The rates of all nodes that are well together, with the network of `endpoint`.
+    /// Returns the rates of all healthy nodes together. Those of the network and of the engine are
+    /// the rates of `endpoint`.
     pub(crate) fn rates(&self, endpoint: Rates) -> Rates {
         let now = Instant::now();
         let speed = |node: &Arc<Node>| node.connections.state().speed.rates(Profile::PushdownDb, now);
@@ -100,7 +101,7 @@ impl Fleet {
     }
 }
 
-/// Asks `node` by `poster`, and notes whether it answered.
+/// Sends a HEAD request to `node` through `poster`, and records whether it answered.
 pub(super) async fn look_at(node: Arc<Node>, poster: Poster) {
     match tokio::time::timeout(LOOK_TIMEOUT, poster.head()).await {
         Ok(Ok(())) => node.answered(),
@@ -108,26 +109,26 @@ pub(super) async fn look_at(node: Arc<Node>, poster: Poster) {
     }
 }
 
-/// Whether another node may answer what one has failed to with `error`.
+/// Returns whether another node may succeed where one failed with `error`.
 pub(super) fn moves_on(error: &Error) -> bool {
     error.kind().is_retryable() || matches!(error.kind(), ErrorKind::Unsupported)
 }
 
-/// Where the requests of one bucket that push something go.
+/// The destinations of pushdown requests for one bucket.
 #[derive(Clone, Debug)]
 pub(crate) struct Posters {
-    /// To the bucket's endpoint.
+    /// The bucket's endpoint.
     pub(super) own: Poster,
-    /// To the nodes before it, if there are any.
+    /// The nodes in front of the bucket, if there are any.
     pub(super) fleet: Option<Arc<Fleet>>,
-    /// To other buckets with the same objects.
+    /// Other buckets with the same objects.
     pub(super) replicas: Vec<Poster>,
     pub(super) meters: Meters,
 }
 
 impl Posters {
-    /// What sends a request about `place`, in the order to try: the next one if a node has failed
-    /// or has too much to do.
+    /// Returns the destinations for a request about `place`, in the order to try them: the next one
+    /// if a node failed or is overloaded.
     pub(super) fn of(&self, place: &Place<'_>) -> Vec<Poster> {
         match &self.fleet {
             Some(fleet) => fleet.order(place).into_iter().map(|node| self.own.at(node, &self.meters)).collect(),
@@ -137,12 +138,13 @@ impl Posters {
 }
 
 impl Poster {
-    /// The same, where other buckets have the same objects: its failures are noted for `node`.
+    /// Returns a poster whose failures are recorded for `node`, since other buckets have the same
+    /// objects and can be tried instead.
     pub(super) fn replicated(self, node: &Arc<Node>) -> Self {
         Self { idle_timeout: self.idle_timeout.min(NODE_SILENCE), node: Some(Arc::clone(node)), ..self }
     }
 
-    /// The same, at a node before the bucket.
+    /// Returns a poster for the same bucket at a node in front of it.
     fn at(&self, node: &Arc<Node>, meters: &Meters) -> Self {
         Self {
             http: node.connections.metered(meters.clone()).client(),

@@ -1,13 +1,13 @@
 //! An exponentially weighted moving average.
 
-/// The weight of a new value once there were a few: the last few decide.
+/// Minimum weight of a new value, so that the last few values dominate.
 const WEIGHT: f64 = 0.3;
 
-/// A mean of what was observed, in which later values count more.
+/// A mean of observed values, in which later ones count more.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Ewma {
     mean: f64,
-    /// The values so far; 0 if the mean is only assumed.
+    /// The number of values so far; 0 if the mean is only assumed.
     count: u32,
 }
 
@@ -31,15 +31,16 @@ impl Ewma {
         (self.count > 0).then_some(self.mean)
     }
 
-    /// Adds a value: the mean of the first few, then a moving one. `confidence`, from 0 to 1,
-    /// scales its weight.
+    /// Adds a value: to the plain mean of the first few, then to a moving average. `confidence`,
+    /// from 0 to 1, scales its weight.
     pub(crate) fn add(&mut self, value: f64, confidence: f64) {
         self.count = self.count.saturating_add(1);
         let weight = WEIGHT.max(1.0 / f64::from(self.count));
         self.mean += weight * confidence * (value - self.mean);
     }
 
-    /// Moves the mean towards a doubtful value by `weight`, from 0 to 1.
+    /// Moves the mean towards an uncertain value by `weight`, from 0 to 1, without counting the
+    /// value.
     pub(crate) fn nudge(&mut self, value: f64, weight: f64) {
         self.mean += weight * (value - self.mean);
     }

@@ -1,12 +1,12 @@
 //! The profile of an endpoint: latency, bandwidth and scan rates, measured on the requests of
 //! queries.
 //!
-//! Rates are measured over windows in which something was under way ([`window`]): the bytes of all
-//! transfers over the time that passed. A window that mostly waited for bytes shows the rate
-//! itself. In another the engine was the slower side, and the rate is a lower bound (as in BBR,
-//! Cardwell et al. 2016, where a sample that the application limited may only raise the estimate).
-//! Bytes that were asked for while nothing was under way crossed the network since then, which is a
-//! lower bound as well.
+//! Rates are measured over windows in which at least one transfer or scan was in progress
+//! ([`window`]): the bytes of all of them over the time that passed. If the engine mostly waited
+//! for bytes, the window shows the rate itself. Otherwise the engine was the slower side, and the
+//! rate is a lower bound (as in BBR, Cardwell et al. 2016, where a sample that the application
+//! limited may only raise the estimate). Bytes that were requested while nothing else was in
+//! progress crossed the network since the request, which gives a lower bound as well.
 //!
 //! Where time matters, methods take the present time `now`.
 
@@ -33,37 +33,39 @@ pub(crate) use persisted::PersistedRates;
 pub(crate) use rates::Rates;
 pub(crate) use scanner::{Kind, Scanner};
 
-/// The most bytes that may have been in buffers, of all connections together.
+/// Upper bound on the bytes in network buffers, over all connections together.
 const MAX_BUFFERED_BYTES: u64 = 16 * 1024 * 1024;
 
-/// A scan is timed if it returns less than one of this many bytes.
+/// A scan is timed if it scans more than this many times the bytes that it returns.
 const MIN_SCANNED_PER_RETURNED: u64 = 10;
 
-/// A shorter scan counts in proportion: its beginning and end take most of its time.
+/// Duration in seconds from which a scan has full weight. A shorter one counts in proportion, since
+/// its start and end take most of its time.
 const FULL_WEIGHT_SCAN_S: f64 = 0.1;
 
-/// The least bytes of a timed scan by the engine; of fewer, what surrounds the scan takes the time.
+/// Minimum bytes of a scan by the engine that is timed; in a smaller one, most of the time is spent
+/// around the scan.
 const MIN_TIMED_ENGINE_BYTES: u64 = 1024 * 1024;
 
-/// The weight of a network that seems slower than before: storage may have been the slower side.
+/// Weight of a network rate below the mean: storage may have been the slower side.
 const SLOWER_WEIGHT: f64 = 0.1;
 
-/// The weight of a network that seems slower beside scans by storage: they take storage's cores,
+/// Weight of a network rate below the mean while storage also ran scans: they take storage's cores,
 /// and their answers the link.
 const SLOWER_BESIDE_SCANS_WEIGHT: f64 = 0.01;
 
-/// The weight of an answer that took longer than before: busy storage answers late.
+/// Weight of a latency above the mean: busy storage answers late.
 const LATE_ANSWER_WEIGHT: f64 = 0.02;
 
-/// Whether the scan takes the time of a scan, rather than the bytes that it returns.
+/// Returns whether a scan spends its time on scanning rather than on the bytes that it returns.
 pub(crate) fn is_scan(scanned: u64, returned: u64) -> bool {
     returned.saturating_mul(MIN_SCANNED_PER_RETURNED) < scanned
 }
 
-/// Measures an endpoint.
+/// The measured rates of an endpoint.
 #[derive(Debug, Default)]
 pub(crate) struct EndpointProfile {
-    /// The name in the file of rates.
+    /// The name of the endpoint in the file of rates.
     pub(crate) endpoint: String,
     state: Mutex<State>,
 }
@@ -76,7 +78,7 @@ struct State {
     fragment: Scans,
     /// `None` until the engine scanned text of the endpoint.
     engine_text_bytes_per_s: Option<Ewma>,
-    /// What is not averaged here.
+    /// Rates that are not averaged here, such as the cores that a node reports.
     reported: Rates,
     /// Whether anything was measured in this session.
     is_measured: bool,
@@ -97,7 +99,7 @@ impl Scans {
         Self { text: of(Kind::Text), parquet: of(Kind::Parquet) }
     }
 
-    /// The rates; `assumed` for what was not measured.
+    /// Returns the scan rates; those in `assumed` where nothing was measured.
     fn rates_or(&self, assumed: ScanRates) -> ScanRates {
         ScanRates {
             text_bytes_per_s: self.text.1.if_measured().unwrap_or(assumed.text_bytes_per_s),
@@ -139,7 +141,7 @@ impl State {
         }
     }
 
-    /// The rates; those of `assumed` for scans that were not measured.
+    /// Returns the rates; for scans that were not measured, those of `assumed`.
     fn rates(&self, assumed: &Rates) -> Rates {
         Rates {
             latency_s: self.latency_s.mean(),
@@ -159,7 +161,7 @@ impl State {
             (true, _) if is_slower && seen.beside_scans => rate.nudge(seen.bytes_per_s, SLOWER_BESIDE_SCANS_WEIGHT),
             (true, true) if is_slower => rate.nudge(seen.bytes_per_s, SLOWER_WEIGHT),
             (true, _) => rate.add(seen.bytes_per_s, 1.0),
-            // All of it may have been in buffers while the engine was busy.
+            // All of these bytes may have been in buffers while the engine was busy.
             (false, true) if seen.bytes < MAX_BUFFERED_BYTES => {}
             (false, _) => rate.raise(seen.bytes_per_s),
         }
@@ -177,13 +179,13 @@ impl State {
 }
 
 impl EndpointProfile {
-    /// The profile of an endpoint, which begins with the rates of an earlier session if there were.
+    /// Creates the profile of an endpoint with the rates that an earlier session persisted, if any.
     pub(crate) fn new(endpoint: &str, persisted: Option<Rates>) -> Self {
         let state = persisted.map(|rates| State::new(rates, Ewma::measured)).unwrap_or_default();
         Self { endpoint: endpoint.to_owned(), state: Mutex::new(state) }
     }
 
-    /// The rates to compute with now, of a server of this kind.
+    /// Returns the rates for the cost model at the time `now`, of a server of this kind.
     pub(crate) fn rates(&self, profile: Profile, now: Instant) -> Rates {
         let state = self.lock();
         let rates = state.rates(&Rates::assumed(profile));
@@ -191,13 +193,14 @@ impl EndpointProfile {
         Rates { available_share: others * rates.cpu_share_left(unix_s()), ..rates }
     }
 
-    /// The rates for the next session, if this one measured any.
+    /// Returns the rates to persist for the next session; `None` if this one measured none.
     pub(crate) fn measured(&self) -> Option<Rates> {
         let state = self.lock();
         state.is_measured.then(|| state.rates(&Rates::default()))
     }
 
-    /// Takes the time that an answer began after its request. A longer one counts little.
+    /// Records the time from a request to the start of its answer. A time above the mean has little
+    /// weight.
     pub(crate) fn answered(&self, after: Duration) {
         let after_s = after.as_secs_f64();
         let mut state = self.lock();
@@ -210,14 +213,14 @@ impl EndpointProfile {
         }
     }
 
-    /// Counts a transfer that begins, and was asked for at `asked`.
+    /// Counts a transfer that begins. It was requested at `asked`.
     pub(crate) fn begin_transfer(&self, asked: Instant, now: Instant) {
         let mut state = self.lock();
         state.transfers.begin(asked, now);
         state.transfers.beside_scans |= state.other_requests.has_own();
     }
 
-    /// Counts bytes of a transfer, which were waited for.
+    /// Counts bytes of a transfer, for which the reader waited `waited`.
     pub(crate) fn transferred(&self, bytes: u64, waited: Duration, now: Instant) {
         let mut state = self.lock();
         let seen = state.transfers.add(bytes, waited, now);
@@ -237,7 +240,7 @@ impl EndpointProfile {
         }
     }
 
-    /// Counts a scan by storage that begins; of a `kind` if it shows the speed of one.
+    /// Counts a scan by storage that begins. `kind` is `None` if it does not show a scan rate.
     pub(crate) fn begin_scan(&self, by: Scanner, kind: Option<Kind>, now: Instant) {
         let mut state = self.lock();
         state.transfers.beside_scans = true;
@@ -247,8 +250,8 @@ impl EndpointProfile {
         }
     }
 
-    /// Counts what storage scanned and returned. A scan that returns much shows the network
-    /// instead.
+    /// Counts bytes that storage scanned and returned. A scan that returns many bytes is ignored,
+    /// since it measures the network.
     pub(crate) fn scanned(&self, by: Scanner, kind: Kind, scanned: u64, returned: u64, now: Instant) {
         let mut state = self.lock();
         if is_scan(scanned, returned)
@@ -258,8 +261,8 @@ impl EndpointProfile {
         }
     }
 
-    /// Counts what storage scanned and returned in `cpu` time of all cores. Evaluated once no scan
-    /// is under way, since scans at the same time share cores.
+    /// Counts bytes that storage scanned and returned in `cpu` time over all cores. The rate is
+    /// computed once no scan is in progress, since concurrent scans share cores.
     pub(crate) fn scanned_in(&self, by: Scanner, kind: Kind, scanned: u64, returned: u64, cpu: Duration) {
         if is_scan(scanned, returned) {
             let mut state = self.lock();
@@ -280,7 +283,8 @@ impl EndpointProfile {
         }
     }
 
-    /// Takes a node's report: its cores, the requests that keep them busy, and those it scans for.
+    /// Records a node's report: its cores, the number of requests that keep them busy, and the
+    /// number of requests that it scans for.
     pub(crate) fn reported_load(&self, stats: &RouteStats, now: Instant) {
         let mut state = self.lock();
         state.reported.cores = f64::from(stats.cores);
@@ -288,16 +292,16 @@ impl EndpointProfile {
         state.other_requests.reported(stats.scanning, now);
     }
 
-    /// Takes a node's report that threads worked on a request for `busy` and had a core for `cpu`
-    /// of it.
+    /// Records a node's report that threads worked on a request for `busy`, and had a core for
+    /// `cpu` of that time.
     pub(crate) fn reported_cpu(&self, cpu: Duration, busy: Duration) {
         let mut state = self.lock();
         state.reported.observe_cpu_share(cpu, busy, unix_s());
         state.is_measured = true;
     }
 
-    /// Takes what one core of the engine scanned in `busy`, waiting for nothing: bytes of text, and
-    /// the bytes of the `values` it made of them.
+    /// Records that one core of the engine turned `scanned` bytes of text into `values` bytes of
+    /// values in `busy`, without waiting for anything.
     pub(crate) fn engine_scanned(&self, scanned: u64, values: u64, busy: Duration) {
         let took_s = busy.as_secs_f64();
         if scanned < MIN_TIMED_ENGINE_BYTES || !is_scan(scanned, values) || took_s <= 0.0 {

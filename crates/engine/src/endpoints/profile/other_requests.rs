@@ -2,16 +2,17 @@
 
 use std::time::{Duration, Instant};
 
-/// How long a node's report about other requests is used.
+/// Time for which a node's report about other requests is used.
 const MAX_REPORT_AGE: Duration = Duration::from_secs(5);
 
-/// Scans under way at a node.
+/// Scans in progress at a node.
 #[derive(Debug, Default)]
 pub(crate) struct OtherRequests {
     own: u32,
-    /// The most own scans at a time since there were none.
+    /// The maximum of `own` since it was last zero.
     most_own: u32,
-    /// Requests of other clients that the node scanned for, and when it reported them.
+    /// The number of requests of other clients that the node scanned for, and the time of its
+    /// report.
     others: Option<(u32, Instant)>,
 }
 
@@ -31,13 +32,14 @@ impl OtherRequests {
         self.own > 0
     }
 
-    /// Takes the node's report of how many requests it scanned for. Own scans that ended since the
-    /// report was written count as own.
+    /// Records the node's report of the number of requests that it scans for. Own scans that ended
+    /// after the report was written still count as own.
     pub(crate) fn reported(&mut self, scanning: u32, now: Instant) {
         self.others = Some((scanning.saturating_sub(self.most_own), now));
     }
 
-    /// The share of `cores` that other clients leave, if each request has its own core.
+    /// Returns the share of `cores` that other clients leave, if this process has one request per
+    /// core.
     pub(crate) fn available_share(&self, cores: f64, now: Instant) -> f64 {
         let is_recent = |at: &Instant| now.saturating_duration_since(*at) < MAX_REPORT_AGE;
         match self.others.filter(|(_, at)| is_recent(at)) {

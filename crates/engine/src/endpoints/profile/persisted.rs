@@ -1,4 +1,4 @@
-//! The rates that endpoints had in earlier sessions, in one file: JSON from endpoint to rates.
+//! The rates of endpoints in earlier sessions, persisted in one JSON file by endpoint.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::Rates;
 use crate::files::put_in_place;
 
-/// The rates of an earlier session, and the file they came from, if there is one.
+/// The rates of earlier sessions, and the file they came from, if there is one.
 #[derive(Debug, Default)]
 pub(crate) struct PersistedRates {
     file: Option<PathBuf>,
@@ -15,7 +15,7 @@ pub(crate) struct PersistedRates {
 }
 
 impl PersistedRates {
-    /// Reads the file. One that is missing or cannot be read has no rates.
+    /// Reads the file. If it is missing or unreadable, there are no rates.
     pub(crate) fn open(file: Option<PathBuf>) -> Self {
         let rates = file.as_deref().map(read).unwrap_or_default();
         Self { file, rates }
@@ -26,8 +26,8 @@ impl PersistedRates {
         self.rates.get(endpoint).copied()
     }
 
-    /// Writes `measured` beside what other sessions wrote since. Of two sessions that measured the
-    /// same endpoint the last one to end wins.
+    /// Writes `measured` to the file, and keeps what other sessions wrote since. If two sessions
+    /// measured the same endpoint, the last one to end wins.
     pub(crate) fn save(&self, measured: BTreeMap<String, Rates>) {
         let Some(file) = self.file.as_deref().filter(|_| !measured.is_empty()) else { return };
         let mut all = read(file);

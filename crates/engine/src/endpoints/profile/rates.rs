@@ -1,4 +1,4 @@
-//! The rates of an endpoint: what the cost model computes with, and what the next session reads.
+//! The rates of an endpoint, which the cost model uses and the next session loads.
 
 use std::num::NonZeroU32;
 use std::time::{Duration, SystemTime};
@@ -8,21 +8,23 @@ use serde::{Deserialize, Serialize};
 
 use super::Kind;
 
-/// The half-life of an observed CPU share: an endpoint that is not asked cannot show that it is
-/// free.
+/// Half-life, in seconds, of an observed lack of CPU: an endpoint without requests cannot show that
+/// it is free again.
 const CPU_SHARE_HALF_LIFE_S: f64 = 5.0;
 
-/// A larger share counts as the whole core: every thread is interrupted now and then.
+/// CPU share from which a thread counts as having the whole core: every thread is interrupted now
+/// and then.
 const WHOLE_CPU_SHARE: f64 = 0.75;
 
 /// Averaging window of the CPU share, in thread-seconds. One request contributes at most half: it
 /// may have waited for a disk, or stood still with its whole machine.
 const CPU_SHARE_WINDOW_S: f64 = 0.1;
 
-/// The least CPU share that is assumed.
+/// Minimum CPU share that is assumed.
 const MIN_CPU_SHARE: f64 = 0.05;
 
-/// What one core of the engine scans of text: `pushdowndb-bench scan`, count(*) (benches/record).
+/// Bytes of text per second that one core of the engine scans: `pushdowndb-bench scan`, count(*)
+/// (benches/record).
 const ENGINE_TEXT_BYTES_PER_S: f64 = 2e9;
 
 /// The rates of an endpoint.
@@ -30,25 +32,25 @@ const ENGINE_TEXT_BYTES_PER_S: f64 = 2e9;
 pub(crate) struct Rates {
     /// Seconds until a request's answer begins.
     pub(crate) latency_s: f64,
-    /// Bytes a second over the network, all transfers together.
+    /// Bytes per second over the network, all transfers together.
     pub(crate) network_bytes_per_s: f64,
-    /// Scans of S3 Select.
+    /// Rates of scans by S3 Select.
     pub(crate) select: ScanRates,
-    /// Scans of the fragment route.
+    /// Rates of scans by the fragment route.
     pub(crate) fragment: ScanRates,
-    /// Bytes of the endpoint's text a second that one core of the engine scans, if measured.
+    /// Bytes per second of the endpoint's text that one core of the engine scans, if measured.
     #[serde(default)]
     pub(crate) engine_text_bytes_per_s: Option<f64>,
     /// The cores that scan, as the node reports.
     #[serde(default = "one")]
     pub(crate) cores: f64,
-    /// Requests at a time that keep those cores busy, as the node reports.
+    /// The number of concurrent requests that keep those cores busy, as the node reports.
     #[serde(default)]
     pub(crate) at_once: Option<NonZeroU32>,
     /// The share of a core that the node's threads got while they worked.
     #[serde(default = "one")]
     pub(crate) cpu_share: f64,
-    /// When that was measured, in seconds since 1970.
+    /// When `cpu_share` was measured, in seconds since 1970.
     #[serde(default)]
     pub(crate) cpu_share_unix_s: u64,
     /// The share of the cores that other requests and programs leave.
@@ -66,9 +68,9 @@ fn one() -> f64 {
 /// The rates at which storage scans, all requests together.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct ScanRates {
-    /// Bytes of text a second.
+    /// Bytes of text per second.
     pub(crate) text_bytes_per_s: f64,
-    /// Bytes of Parquet a second, of the columns that are read.
+    /// Bytes of Parquet per second, in the columns that are read.
     pub(crate) parquet_bytes_per_s: f64,
 }
 
@@ -89,8 +91,8 @@ impl ScanRates {
 }
 
 impl Default for Rates {
-    /// One core with its share of the PushdownDB paper's network (10 Gb/s for 32 cores), and what
-    /// one core of our node scans (benches/record).
+    /// Returns the rates of one core with its share of the network in the PushdownDB paper (10 Gb/s
+    /// for 32 cores), and the scan rates of one core of a node (benches/record).
     fn default() -> Self {
         let scans = ScanRates { text_bytes_per_s: 1e9, parquet_bytes_per_s: 400e6 };
         Self {
@@ -110,17 +112,17 @@ impl Default for Rates {
 }
 
 impl Rates {
-    /// The rates to assume of a server of this kind before anything was measured.
+    /// Returns the rates to assume of a server of this kind before anything is measured.
     pub(crate) fn assumed(profile: Profile) -> Self {
         let select = match profile {
-            // 48 to 117 MB of CSV a second of one core, 7 MB of Parquet (docs/decisions/0004).
+            // One core scans 48 to 117 MB/s of CSV and 7 MB/s of Parquet (docs/decisions/0004).
             Profile::Minio => ScanRates { text_bytes_per_s: 80e6, parquet_bytes_per_s: 7e6 },
             _ => Self::default().select,
         };
         Self { select, ..Self::default() }
     }
 
-    /// The rates of two endpoints that work at the same time, each behind a link of its own.
+    /// Returns the rates of two endpoints that work concurrently, each behind a link of its own.
     pub(crate) fn beside(self, other: Self) -> Self {
         Self {
             latency_s: self.latency_s.max(other.latency_s),
@@ -137,7 +139,7 @@ impl Rates {
         }
     }
 
-    /// Whether every rate is a number that work can be done at.
+    /// Returns whether every rate is in its valid range.
     pub(crate) fn is_valid(&self) -> bool {
         let scans = [self.select, self.fragment].map(|scans| [scans.text_bytes_per_s, scans.parquet_bytes_per_s]);
         let speeds = std::iter::once(self.network_bytes_per_s).chain(scans.into_iter().flatten());
@@ -149,8 +151,9 @@ impl Rates {
             && speeds.all(|speed| speed.is_finite() && speed >= 1.0)
     }
 
-    /// Bytes of the endpoint's text a second that one core of the engine scans. Until that is
-    /// measured, the rate of the node's cores stands for it: both run the same code.
+    /// Returns the bytes per second of the endpoint's text that one core of the engine scans. Until
+    /// this is measured, the rate of the node's cores limits the assumed one: both run the same
+    /// code.
     pub(crate) fn engine_text(&self) -> f64 {
         let node = self.fragment.text_bytes_per_s;
         self.engine_text_bytes_per_s.unwrap_or_else(|| ENGINE_TEXT_BYTES_PER_S.min(node))
@@ -161,13 +164,13 @@ impl Rates {
         self.at_once.map(|_| self.cores as usize)
     }
 
-    /// The share of a core that other programs leave, at the time `unix_s`.
+    /// Returns the share of a core that other programs leave at the time `unix_s`.
     pub(crate) fn cpu_share_left(&self, unix_s: u64) -> f64 {
         let share = self.cpu_share_at(unix_s);
         if share < WHOLE_CPU_SHARE { share } else { one() }
     }
 
-    /// Takes the report that threads worked for `busy` and had a core for `cpu` of it.
+    /// Records that threads worked for `busy` and had a core for `cpu` of that time.
     pub(crate) fn observe_cpu_share(&mut self, cpu: Duration, busy: Duration, unix_s: u64) {
         let (cpu, busy) = (cpu.as_secs_f64(), busy.as_secs_f64());
         if busy > 0.0 {

@@ -1,4 +1,4 @@
-//! The scans by storage whose speed is measured: by which route, and of what.
+//! Which scans by storage are measured: their route and the kind of their format.
 
 use pushdowndb_contract::{Expr, Format, Fragment, Output};
 
@@ -21,8 +21,9 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// The kind whose speed a scan for this fragment shows; `None` if it does more than scan. The
-    /// cost of groups, Bloom filters and CASE is in the models of the strategies that push them.
+    /// Returns the kind whose scan rate a scan for `fragment` shows; `None` if it does more than
+    /// scan. The cost of groups, Bloom filters and CASE is in the models of the strategies that
+    /// push them.
     pub(crate) fn shown_by(fragment: &Fragment) -> Option<Self> {
         let more = match &fragment.output {
             Output::Rows(outputs) => outputs.iter().any(|output| has_more(&output.expr)),

@@ -1,26 +1,26 @@
-//! Rates over the time that something was under way. Several transfers share a link, and several
-//! scans share storage's cores, so their bytes count together.
+//! Measures rates over the time in which transfers or scans are in progress. Several transfers
+//! share a link, and several scans share storage's cores, so their bytes count together.
 
 use std::time::{Duration, Instant};
 
-/// The least time and bytes of a window: less shows latency rather than bandwidth.
+/// Minimum duration and bytes of a window: a smaller one shows latency rather than bandwidth.
 const MIN_WINDOW: Duration = Duration::from_millis(100);
 const MIN_WINDOW_BYTES: u64 = 1024 * 1024;
 
-/// The least bytes of a short window that bound the rate from below; fewer may all have been in a
-/// buffer.
+/// Minimum bytes of a short window that give a lower bound on the rate; fewer may all have been in
+/// a buffer.
 const MIN_SHORT_BYTES: u64 = 256 * 1024;
 
-/// The least bytes, asked for while nothing was under way, that show a rate which is surely
-/// reached.
+/// Minimum bytes, requested while nothing else was in progress, that give a certain lower bound on
+/// the rate.
 const MIN_CERTAIN_BYTES: u64 = 4 * 1024 * 1024;
 
-/// What transfers or scans did while at least one was under way.
+/// What transfers or scans did while at least one was in progress.
 #[derive(Debug)]
 pub(crate) struct Window {
     pub(crate) active: u32,
     since: Instant,
-    /// When the window's first bytes were asked for, if nothing was under way then.
+    /// When the window's first bytes were requested, if nothing was in progress then.
     asked: Option<Instant>,
     pub(crate) bytes: u64,
     /// Whether storage also ran scans for this process while the window was open.
@@ -58,17 +58,17 @@ impl Default for Window {
 pub(crate) struct Observation {
     pub(crate) bytes_per_s: f64,
     pub(crate) bytes: u64,
-    /// Whether the engine mostly waited: else it was the slower side, and the rate is a lower
-    /// bound.
+    /// Whether the engine mostly waited for bytes. Otherwise the engine was the slower side, and
+    /// the rate is a lower bound.
     pub(crate) waited: bool,
-    /// Whether storage scanned for this process meanwhile.
+    /// Whether storage also scanned for this process.
     pub(crate) beside_scans: bool,
-    /// A rate that was surely reached, whichever side was slower.
+    /// A lower bound on the rate, whichever side was slower.
     pub(crate) certain_bytes_per_s: Option<f64>,
 }
 
 impl Window {
-    /// Counts a transfer or scan that begins, and was asked for at `asked`.
+    /// Counts a transfer or scan that begins. It was requested at `asked`.
     pub(crate) fn begin(&mut self, asked: Instant, now: Instant) {
         if self.active == 0 {
             *self = Self { since: now, counted: now, asked: Some(asked), ..Self::default() };
@@ -77,8 +77,8 @@ impl Window {
         self.active += 1;
     }
 
-    /// Adds bytes that were waited for; returns what the window showed if that is enough, and
-    /// begins the next.
+    /// Adds bytes, for which the engine waited `waited`. If the window is large enough, returns
+    /// what it showed and begins the next.
     pub(crate) fn add(&mut self, bytes: u64, waited: Duration, now: Instant) -> Option<Observation> {
         self.count(now);
         self.bytes += bytes;
@@ -88,7 +88,7 @@ impl Window {
         Some(seen)
     }
 
-    /// Counts a transfer or scan that ends; returns what the window showed if it was the last.
+    /// Counts a transfer or scan that ends. If it was the last, returns what the window showed.
     pub(crate) fn end(&mut self, now: Instant) -> Option<Observation> {
         self.count(now);
         self.active = self.active.saturating_sub(1);
@@ -102,15 +102,15 @@ impl Window {
 
     fn seen(&self, now: Instant) -> Option<Observation> {
         let passed = now.saturating_duration_since(self.since);
-        // Storage may have waited for its reader; on several cores it works longer than time
-        // passes.
+        // Without reported CPU time, the time that passed counts. CPU time leaves out waiting for
+        // the reader, but on several cores it may exceed the time that passed.
         let worked = self.worked.filter(|worked| *worked > Duration::ZERO);
         let took = worked.map_or(passed, |worked| worked.min(passed));
         ((worked.is_some() || passed >= MIN_WINDOW) && self.bytes >= MIN_WINDOW_BYTES)
             .then(|| self.shown(took.as_secs_f64(), self.waited * 2 >= self.open, now))
     }
 
-    /// The lower bound of the rate that a short window shows.
+    /// Returns the lower bound on the rate that a short window shows.
     pub(crate) fn at_least(&self, now: Instant) -> Option<Observation> {
         let passed = now.saturating_duration_since(self.since).as_secs_f64();
         (self.bytes >= MIN_SHORT_BYTES && passed > 0.0).then(|| self.shown(passed, false, now))

@@ -1,4 +1,4 @@
-//! Small objects that are kept after their first read, so that later queries read nothing.
+//! A cache of small objects: each is read whole once, and later queries send no request.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -16,15 +16,15 @@ use pushdowndb_scan::ObjectReader;
 /// One version of an object: its address and its ETag.
 pub(crate) type Version = (String, String);
 
-/// Objects of all stores of a session; those that were not read for longest make room.
+/// A cache of objects in all stores of a session; it evicts the least recently read.
 #[derive(Default)]
 pub(crate) struct KeptObjects(Mutex<Kept>);
 
 #[derive(Default)]
 struct Kept {
-    /// With the number of the last read.
+    /// The objects, with the number of their last read.
     objects: HashMap<Version, (u64, Bytes)>,
-    /// By the number of the last read.
+    /// The versions by the number of their last read.
     order: BTreeMap<u64, Version>,
     bytes: u64,
     reads: u64,
@@ -52,7 +52,7 @@ impl KeptObjects {
         self.0.lock().touch(version)
     }
 
-    /// Keeps an object, within `budget` bytes of all.
+    /// Caches an object. `budget` bounds the bytes of all cached objects.
     fn put(&self, version: Version, bytes: Bytes, budget: u64) {
         let mut kept = self.0.lock();
         if bytes.len() as u64 > budget || kept.touch(&version).is_some() {
@@ -71,13 +71,13 @@ impl KeptObjects {
     }
 }
 
-/// Reads an object whole when a part of it is first wanted, and from memory after that.
+/// Reads the whole object when a part is read for the first time, and later parts from memory.
 #[derive(Debug)]
 pub(crate) struct KeptReader {
     pub(crate) reader: Arc<dyn ObjectReader>,
     pub(crate) kept: Arc<KeptObjects>,
     pub(crate) version: Version,
-    /// The bytes that may be kept of all objects.
+    /// Upper bound on the bytes of all cached objects.
     pub(crate) budget: u64,
 }
 

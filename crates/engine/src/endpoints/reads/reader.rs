@@ -14,18 +14,18 @@ use pushdowndb_scan::ObjectReader;
 use super::COALESCE_GAP_BYTES;
 use super::source::Source;
 
-/// Parts of a long stream of a far server that are read ahead.
+/// Number of parts that a long stream reads ahead from a server with high latency.
 const PARTS_AHEAD: usize = 4;
 
-/// Bytes that a far server sends while another answer is waited for: 22 ms at 90 MB/s.
+/// Bytes that a server with high latency sends while another answer is awaited: 22 ms at 90 MB/s.
 const BYTES_PER_REQUEST: u64 = 2 * 1024 * 1024;
 
-/// An object of a store.
+/// A reader of one object in a store.
 #[derive(Debug)]
 pub(crate) struct StoreReader {
     pub(crate) source: Source,
     pub(crate) size: u64,
-    /// The bound on reads in flight, if the server is far.
+    /// The limit on reads in flight, if the server has high latency.
     pub(crate) far: Option<Arc<ReadLimit>>,
 }
 
@@ -69,7 +69,7 @@ impl ObjectReader for StoreReader {
                     }
                 }
             };
-            // Joins near ranges: a gap below a round trip's worth of bytes is cheaper to read.
+            // Near ranges are joined: a gap below a round trip's worth of bytes is cheaper to read.
             object_store::coalesce_ranges(&ranges, read, COALESCE_GAP_BYTES).await
         }
         .boxed()

@@ -18,7 +18,7 @@ use crate::endpoints::node::Node;
 #[derive(Clone, Debug)]
 pub(crate) struct Replica {
     pub(crate) reader: Arc<dyn ObjectReader>,
-    /// The node whose failures are counted.
+    /// The node that records failures of this replica.
     pub(crate) node: Option<Arc<Node>>,
 }
 
@@ -38,7 +38,7 @@ impl fmt::Debug for ReplicatedReader {
 }
 
 impl ReplicatedReader {
-    /// A reader of `replicas`, which are read in this order.
+    /// Creates a reader that tries `replicas` in this order.
     pub(crate) fn new(replicas: Vec<Replica>) -> Self {
         let first = replicas.first().map(|replica| &replica.reader);
         Self {
@@ -50,7 +50,8 @@ impl ReplicatedReader {
     }
 }
 
-/// Whether the replica after number `at` is to be read, since that one has failed with `error`.
+/// Returns whether to go on with the next replica after number `at` failed with `error`. If so,
+/// records the failure.
 fn goes_on(replicas: &[Replica], at: usize, error: &Error) -> bool {
     let is_gone = moves_on(error) && at + 1 < replicas.len();
     if is_gone {

@@ -18,16 +18,16 @@ use crate::endpoints::Retry;
 use crate::error::from_object_store;
 use crate::without_ranges;
 
-/// One version of an object of a store.
+/// One version of an object in a store.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     pub(crate) store: Arc<dyn ObjectStore>,
     pub(crate) path: Path,
     pub(crate) location: String,
-    /// Sent as If-Match, and compared with what the server answers.
+    /// Sent as If-Match, and compared with the ETag of the answer.
     pub(crate) etag: Option<String>,
     pub(crate) retry: Retry,
-    /// The time that a connection may be silent.
+    /// Timeout for a connection on which nothing arrives.
     pub(crate) idle_timeout: Duration,
 }
 
@@ -56,7 +56,7 @@ impl Source {
         Ok(whole.freeze())
     }
 
-    /// A read of `range` in pieces as they arrive.
+    /// Returns a read of `range` that yields pieces as they arrive.
     pub(super) fn reading(self, range: Range<u64>) -> Reading {
         Reading { source: self, at: range.start, end: range.end, body: None, failures: 0 }
     }
@@ -92,7 +92,7 @@ impl RangeSource for Source {
     }
 }
 
-/// An ETag without quotes and weakness, which listings and answers write differently.
+/// Returns an ETag without quotes and weakness mark, which listings and answers write differently.
 fn bare(etag: &str) -> &str {
     etag.trim_start_matches("W/").trim_matches('"')
 }

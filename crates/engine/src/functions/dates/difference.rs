@@ -1,5 +1,5 @@
 //! Differences of times: `date_diff` counts the boundaries of a unit between two times, `date_sub`
-//! its whole lengths, and `age` is in months, days and a time.
+//! counts the whole units, and `age` gives months, days and a time.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::super::simple::Simple;
 use super::times::{local, time};
 use crate::error::to_datafusion;
 
-/// The functions.
+/// Returns the functions of this module.
 pub(super) fn functions() -> Vec<Arc<ScalarUDF>> {
     let takes = |types: &[DataType]| match types {
         [part, from, to] if part.is_string() || part.is_null() => Ok(vec![DataType::Utf8, time(from)?, time(to)?]),
@@ -42,10 +42,10 @@ const DAY: i64 = 24 * 60 * 60 * 1_000_000;
 /// A unit of time.
 #[derive(Clone, Copy)]
 enum Unit {
-    /// Of this many microseconds.
+    /// A unit of this many microseconds.
     Micros(i64),
     Week,
-    /// Of this many months.
+    /// A unit of this many months.
     Months(i64),
 }
 
@@ -100,11 +100,11 @@ fn counted(args: &[ArrayRef], count: fn(Unit, i64, i64) -> Result<i64>) -> Resul
     Ok(Arc::new(counts.finish()))
 }
 
-/// How many boundaries of the unit lie between the times.
+/// Counts the boundaries of the unit between the times.
 fn boundaries(unit: Unit, from: i64, to: i64) -> Result<i64> {
     Ok(match unit {
         Unit::Micros(length) => to.div_euclid(length) - from.div_euclid(length),
-        // As in DuckDB, sevens of days.
+        // As in DuckDB, every seven days are a boundary, whatever the weekday.
         Unit::Week => (to.div_euclid(DAY) - from.div_euclid(DAY)) / 7,
         Unit::Months(length) => {
             let month = |time: i64| local(time).map(|time| months(time).div_euclid(length));
@@ -113,7 +113,7 @@ fn boundaries(unit: Unit, from: i64, to: i64) -> Result<i64> {
     })
 }
 
-/// How many whole lengths of the unit lie between the times.
+/// Counts the whole units between the times.
 fn lengths(unit: Unit, from: i64, to: i64) -> Result<i64> {
     Ok(match unit {
         Unit::Micros(length) => to.saturating_sub(from) / length,
@@ -121,7 +121,8 @@ fn lengths(unit: Unit, from: i64, to: i64) -> Result<i64> {
         Unit::Months(_) if to < from => -lengths(unit, to, from)?,
         Unit::Months(length) => {
             let (from, to) = (local(from)?, local(to)?);
-            // The last day of a month is the end of a month that began on a later day.
+            // On the last day of a month, a month that began on a later day of the month is
+            // complete.
             let is_last = to.date().succ_opt().is_none_or(|next| next.month() != to.month());
             let day = if is_last { from.day().min(to.day()) } else { from.day() };
             let begun = (to.day(), to.time()) < (day, from.time());
@@ -155,8 +156,8 @@ fn ages(args: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
     Ok(Arc::new(ages.finish()))
 }
 
-/// The months, days and nanoseconds from `from` to the later time `to`, as PostgreSQL counts them:
-/// a month that is begun has the days of the month of `from`.
+/// Returns the months, days and nanoseconds from `from` to the later time `to`, counted like
+/// PostgreSQL: days are borrowed from the month of `from`.
 fn age(to: NaiveDateTime, from: NaiveDateTime) -> (i32, i32, i64) {
     let nanos_of = |time: NaiveDateTime| {
         i64::from(time.num_seconds_from_midnight()) * 1_000_000_000 + i64::from(time.nanosecond())

@@ -1,4 +1,5 @@
-//! Counts since 1970: `epoch_ms`, `epoch_us`, `epoch_ns` of a time, and the times of such counts.
+//! Counts since 1970: `epoch_ms`, `epoch_us` and `epoch_ns` of a time, and the times of such
+//! counts.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use super::super::simple::Simple;
 use super::times::{MICROSECONDS, time};
 use crate::error::to_datafusion;
 
-/// The functions.
+/// Returns the functions of this module.
 pub(super) fn functions() -> Vec<Arc<ScalarUDF>> {
     let count = |name, compute| Simple {
         name,
@@ -73,7 +74,7 @@ fn multiplied_first(args: &[ArrayRef]) -> Result<ArrayRef> {
     scaled(&cast(times, &DataType::Int64)?, 1_000)
 }
 
-/// The points in time of counts since 1970, each unit of which has `micros` microseconds.
+/// Returns the times of counts since 1970, in units of `micros` microseconds.
 fn times(counts: &ArrayRef, micros: i64) -> Result<ArrayRef> {
     let scaled = scaled(counts, micros)?;
     Ok(cast(&scaled, &DataType::Timestamp(TimeUnit::Microsecond, None))?)

@@ -18,7 +18,7 @@ use super::super::simple::Simple;
 use super::times::{MICROSECONDS, local, time};
 use crate::error::to_datafusion;
 
-/// The functions.
+/// Returns the functions of this module.
 pub(super) fn functions() -> Vec<Arc<ScalarUDF>> {
     let texts = |types: &[DataType]| match types {
         [_, _] if types.iter().all(|own| own.is_string() || own.is_null()) => Ok(vec![DataType::Utf8; 2]),
@@ -43,13 +43,13 @@ pub(super) fn functions() -> Vec<Arc<ScalarUDF>> {
     vec![strftime.function(), strptime.function(), lenient.function()]
 }
 
-/// A format in chrono's letters, for writing or reading.
+/// Translates a format to chrono's letters, for reading if `reads`, else for writing.
 fn translated(format: &str, reads: bool) -> String {
     let mut text = String::with_capacity(format.len());
     let mut chars = format.chars().peekable();
     while let Some(c) = chars.next() {
         if c == '.' && reads && chars.peek() == Some(&'%') {
-            // A fraction with its point has any number of digits.
+            // A point before the letter reads a fraction of any number of digits.
             let mut ahead = chars.clone();
             ahead.next();
             if let Some('f' | 'g' | 'n') = ahead.next() {
@@ -78,7 +78,7 @@ fn translated(format: &str, reads: bool) -> String {
     text
 }
 
-/// The parts of a format.
+/// Parses a `translated` format. `format` is for errors.
 fn items<'a>(format: &str, translated: &'a str) -> Result<Vec<Item<'a>>> {
     let items: Vec<_> = StrftimeItems::new(translated).collect();
     if items.contains(&Item::Error) {
@@ -89,7 +89,8 @@ fn items<'a>(format: &str, translated: &'a str) -> Result<Vec<Item<'a>>> {
     Ok(items)
 }
 
-/// Calls `row` for each pair of a value and a format that is not new; `None` for NULL.
+/// Calls `row` with each format, its parsed items and its value, or with `None` if one of them is
+/// NULL. A format is parsed again only if it differs from the one before.
 fn each<'a, T>(
     formats: impl Iterator<Item = Option<&'a str>>,
     values: impl Iterator<Item = Option<T>>,
@@ -160,8 +161,8 @@ fn read(args: &[ArrayRef], lenient: bool) -> Result<ArrayRef> {
     Ok(Arc::new(times.finish()))
 }
 
-/// The time that `text` holds, in UTC if it has a zone. What is not written is the first: the day
-/// of the month, the month, midnight.
+/// Parses the time in `text`, in UTC if it has a zone. Missing parts are the first ones: the first
+/// day of the month, January, midnight.
 fn time_of(text: &str, items: &[Item<'_>]) -> Option<NaiveDateTime> {
     let mut parsed = Parsed::new();
     parse(&mut parsed, text, items.iter()).ok()?;

@@ -12,7 +12,7 @@ use pushdowndb_contract::Error;
 use super::super::simple::Simple;
 use crate::error::to_datafusion;
 
-/// The functions.
+/// Returns the functions of this module.
 pub(super) fn functions() -> Vec<Arc<ScalarUDF>> {
     let of = |name, compute| Simple {
         name,
@@ -38,7 +38,7 @@ pub(super) fn functions() -> Vec<Arc<ScalarUDF>> {
     ]
 }
 
-/// Intervals of `months`, `days` and `nanos`, each times the counts in `args`.
+/// Returns intervals of `months`, `days` and `nanos`, each multiplied by the counts in `args`.
 fn intervals(args: &[ArrayRef], months: i64, days: i64, nanos: i64) -> Result<ArrayRef> {
     let [counts] = args else { return plan_err!("one whole number is expected") };
     let counts = counts.as_primitive::<Int64Type>();

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use datafusion::logical_expr::ScalarUDF;
 
-/// The functions.
+/// Returns the functions of these modules.
 pub(crate) fn functions() -> Vec<Arc<ScalarUDF>> {
     [difference::functions(), format::functions(), epoch::functions(), intervals::functions()].concat()
 }

@@ -11,7 +11,7 @@ use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
-/// The functions that make JSON of values.
+/// Returns the functions that make JSON of values.
 pub(super) fn functions() -> Vec<ScalarUDF> {
     let all = [Encoded::Value, Encoded::Array];
     all.map(|encoded| {
@@ -21,7 +21,7 @@ pub(super) fn functions() -> Vec<ScalarUDF> {
     .into()
 }
 
-/// The JSON of each value of `values`; NULL for NULL.
+/// Returns the JSON of each value; NULL for NULL.
 pub(super) fn encoded(values: &ArrayRef) -> Result<ArrayRef> {
     let mut texts = StringBuilder::new();
     let mut bytes = Vec::new();
@@ -43,12 +43,13 @@ fn text(bytes: &[u8]) -> Result<&str> {
     std::str::from_utf8(bytes).map_err(|error| DataFusionError::External(Box::new(error)))
 }
 
-/// Calls `row` for each row of `values`, with what appends its JSON unless it is NULL.
+/// Calls `row` for each row of `values`: with a closure that appends the row's JSON, or with `None`
+/// for NULL.
 fn each(values: &ArrayRef, mut row: impl FnMut(Option<&mut dyn FnMut(&mut Vec<u8>)>) -> Result<()>) -> Result<()> {
     if values.data_type().is_null() {
         return (0..values.len()).try_for_each(|_| row(None));
     }
-    // The encoder knows no dictionary of dictionaries and no view inside of one.
+    // The encoder supports neither a dictionary of dictionaries nor a view inside of one.
     let values = match values.data_type() {
         DataType::Dictionary(_, value) => cast(values, value)?,
         _ => Arc::clone(values),

@@ -13,8 +13,7 @@
 //! | `json_valid(text)` | whether the text is JSON |
 //! | `json(doc)`, `try_json(text)` | the document without blanks; an error or NULL for other text |
 //!
-//! A document is JSON text, or any other value, which is taken for the JSON that `to_json` makes of
-//! it.
+//! A document is JSON text, or any other value, which is converted like by `to_json`.
 
 use std::sync::Arc;
 
@@ -33,7 +32,7 @@ use super::path::{Step, find, find_all, parse};
 use super::text::{compact, document, elements, entries, unquoted};
 use crate::error::to_datafusion;
 
-/// The functions.
+/// Returns the functions of this module.
 pub(super) fn functions() -> Vec<ScalarUDF> {
     let all = [
         Asked::Json,
@@ -51,7 +50,7 @@ pub(super) fn functions() -> Vec<ScalarUDF> {
     all.map(function).into()
 }
 
-/// `json_extract`.
+/// Returns `json_extract`.
 pub(super) fn json_extract() -> ScalarUDF {
     function(Asked::Json)
 }
@@ -61,7 +60,7 @@ fn function(asked: Asked) -> ScalarUDF {
     ScalarUDF::from(JsonFunction { asked, aliases, signature: Signature::user_defined(Volatility::Immutable) })
 }
 
-/// What a function tells.
+/// What a function returns.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 enum Asked {
     Json,
@@ -103,7 +102,7 @@ impl Asked {
         }
     }
 
-    /// How many arguments there are at least and at most.
+    /// Returns the minimum and maximum number of arguments.
     fn arguments(self) -> (usize, usize) {
         match self {
             Self::Json | Self::Text | Self::All | Self::AllText | Self::Exists => (2, 2),
@@ -194,7 +193,7 @@ impl ScalarUDFImpl for JsonFunction {
     }
 }
 
-/// The path of each row.
+/// The paths of the rows: the root, one path for all rows, or a column of paths.
 enum Paths {
     Root,
     One(Option<Vec<Step>>),
@@ -211,7 +210,7 @@ impl Paths {
     }
 }
 
-/// The steps of the path in this row; `None` if it is NULL.
+/// Returns the steps of the path in this row; `None` if it is NULL.
 fn steps(paths: &ArrayRef, row: usize) -> Result<Option<Vec<Step>>> {
     if paths.is_null(row) {
         return Ok(None);
@@ -319,7 +318,7 @@ impl Asked {
     }
 }
 
-/// The name of a valid value's type, as DuckDB has it.
+/// Returns DuckDB's name for the type of a valid value.
 fn type_of(value: &str) -> &'static str {
     match value.as_bytes().first() {
         Some(b'{') => "OBJECT",

@@ -1,8 +1,8 @@
-//! Functions of JSON that is kept as text, and the operators `->` and `->>`.
+//! Functions of JSON text, and the operators `->` and `->>`.
 //!
-//! As in DuckDB and PostgreSQL, a text that is not JSON is an error, and what a path does not find
-//! is NULL. The functions `json_get_str` and the like of `datafusion-functions-json` give NULL for
-//! text that is not JSON.
+//! As in DuckDB and PostgreSQL, a text that is not JSON is an error, and a path that finds nothing
+//! gives NULL. The functions `json_get_str` and the like of `datafusion-functions-json` give NULL
+//! for text that is not JSON.
 //!
 //! ```text
 //! text       JSON text: checked, cut into its parts
@@ -21,12 +21,12 @@ use std::sync::Arc;
 use datafusion::logical_expr::ScalarUDF;
 use datafusion_functions_json::udfs;
 
-/// `json_extract`, for fields of columns of text.
+/// Returns `json_extract`, which also reads `column.key` of a text column.
 pub(crate) fn extract() -> Arc<ScalarUDF> {
     Arc::new(extract::json_extract())
 }
 
-/// The functions.
+/// Returns the functions of JSON.
 pub(crate) fn functions() -> Vec<Arc<ScalarUDF>> {
     let lenient = [
         udfs::json_as_text_udf(),

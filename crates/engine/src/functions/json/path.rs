@@ -11,7 +11,7 @@ pub(super) enum Step {
     Key(String),
     /// The element at this position of an array, from 0; from the end if it is negative.
     At(i64),
-    /// Either, as a JSON pointer says it.
+    /// A step of a JSON pointer: a key of an object or a position in an array.
     Either(String),
     /// All elements of an array, `[*]`.
     Elements,
@@ -19,11 +19,11 @@ pub(super) enum Step {
     Members,
 }
 
-/// The steps of a `path` as DuckDB writes them. Text that begins with neither `$` nor `/` is a key.
+/// Parses a `path` in DuckDB's syntax. Text that begins with neither `$` nor `/` is a key.
 ///
 /// # Errors
 ///
-/// The path cannot be read.
+/// Returns an error if the path is malformed.
 pub(super) fn parse(path: &str) -> Result<Vec<Step>> {
     if let Some(pointer) = path.strip_prefix('/') {
         let steps = pointer.split('/').map(|step| Step::Either(step.replace("~1", "/").replace("~0", "~")));
@@ -66,7 +66,7 @@ pub(super) fn is_about_all(steps: &[Step]) -> bool {
     steps.iter().any(|step| matches!(step, Step::Elements | Step::Members))
 }
 
-/// The value of a valid `document` that `steps` lead to; the first of several.
+/// Returns the value of a valid `document` that `steps` lead to; of several, the first.
 pub(super) fn find<'a>(document: &'a str, steps: &[Step]) -> Option<&'a str> {
     if is_about_all(steps) {
         return find_all(document, steps).first().copied();
@@ -74,7 +74,7 @@ pub(super) fn find<'a>(document: &'a str, steps: &[Step]) -> Option<&'a str> {
     steps.iter().try_fold(document, one)
 }
 
-/// The values of a valid `document` that `steps` lead to, in their order.
+/// Returns the values of a valid `document` that `steps` lead to, in their order.
 pub(super) fn find_all<'a>(document: &'a str, steps: &[Step]) -> Vec<&'a str> {
     let mut found = vec![document];
     for step in steps {
@@ -87,7 +87,7 @@ pub(super) fn find_all<'a>(document: &'a str, steps: &[Step]) -> Vec<&'a str> {
     found
 }
 
-/// The one value that `step` leads to.
+/// Returns the value that a `step` to a single value leads to.
 fn one<'a>(value: &'a str, step: &Step) -> Option<&'a str> {
     match step {
         Step::Key(key) => of_key(value, key),

@@ -4,17 +4,17 @@ use std::borrow::Cow;
 
 use pushdowndb_contract::{Error, Result};
 
-/// The depth of arrays and objects beyond which a text is refused.
+/// Maximum nesting of arrays and objects.
 const MAX_DEPTH: usize = 512;
 
-/// The bytes of a malformed text that an error shows.
+/// Maximum bytes of a malformed text that an error shows.
 const SHOWN_BYTES: usize = 80;
 
-/// The one value that `text` holds, without blanks around it.
+/// Returns the one value in `text`, without blanks around it.
 ///
 /// # Errors
 ///
-/// The text is not JSON; the error has the byte at which it ceases to be.
+/// Returns an error if the text is not JSON. It names the byte at which the text ceases to be JSON.
 pub(super) fn document(text: &str) -> Result<&str> {
     let mut reader = Reader { text, at: 0 };
     reader.blanks();
@@ -34,7 +34,8 @@ pub(super) fn document(text: &str) -> Result<&str> {
     }
 }
 
-/// The values of a valid `object` with their keys, as they are written; `None` if it is none.
+/// Returns the values of a valid `object` with their keys, in the order of the text; `None` if it
+/// is not an object.
 pub(super) fn entries(object: &str) -> Option<impl Iterator<Item = (Cow<'_, str>, &str)>> {
     let mut reader = Reader::inside(object, b'{')?;
     Some(std::iter::from_fn(move || {
@@ -50,7 +51,7 @@ pub(super) fn entries(object: &str) -> Option<impl Iterator<Item = (Cow<'_, str>
     }))
 }
 
-/// The elements of a valid `array`; `None` if it is none.
+/// Returns the elements of a valid `array`; `None` if it is not an array.
 pub(super) fn elements(array: &str) -> Option<impl Iterator<Item = &str>> {
     let mut reader = Reader::inside(array, b'[')?;
     Some(std::iter::from_fn(move || {
@@ -62,7 +63,7 @@ pub(super) fn elements(array: &str) -> Option<impl Iterator<Item = &str>> {
     }))
 }
 
-/// The text of a valid string in its quotes.
+/// Returns the content of a valid string in quotes, with its escapes replaced.
 pub(super) fn unquoted(string: &str) -> Cow<'_, str> {
     let inner = string.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(string);
     if !inner.contains('\\') {
@@ -101,13 +102,13 @@ pub(super) fn unquoted(string: &str) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
-/// The number of four hexadecimal digits, and what follows them.
+/// Returns the value of the first four hexadecimal digits, and the text after them.
 fn unit(text: &str) -> (u32, &str) {
     let (digits, rest) = text.split_at_checked(4).unwrap_or((text, ""));
     (u32::from_str_radix(digits, 16).unwrap_or(0xfffd), rest)
 }
 
-/// A valid `value` without the blanks between its parts.
+/// Returns a valid `value` without the blanks between its parts.
 pub(super) fn compact(value: &str) -> Cow<'_, str> {
     if !value.contains([' ', '\n', '\t', '\r']) {
         return Cow::Borrowed(value);
@@ -133,7 +134,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Behind the bracket `open` that the text begins with.
+    /// Returns a reader behind the bracket `open`; `None` if the text does not begin with it.
     fn inside(text: &'a str, open: u8) -> Option<Self> {
         text.as_bytes().first().is_some_and(|first| *first == open).then_some(Self { text, at: 1 })
     }
@@ -148,14 +149,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The value at this position; `None` at the end.
+    /// Reads the value at this position; `None` at the end.
     fn piece(&mut self) -> Option<&'a str> {
         let from = self.at;
         self.value(0).ok()?;
         self.text.get(from..self.at)
     }
 
-    /// Goes behind the value at this position.
+    /// Checks the value at this position and moves past it.
     fn value(&mut self, depth: usize) -> Result<(), &'static str> {
         if depth > MAX_DEPTH {
             return Err("arrays and objects lie more than 512 deep");

@@ -14,7 +14,7 @@ use datafusion::logical_expr::ScalarUDF;
 
 use super::simple::Simple;
 
-/// The functions.
+/// Returns the functions of these modules.
 pub(crate) fn functions() -> Vec<Arc<ScalarUDF>> {
     let split = Simple {
         name: "string_split",
@@ -33,7 +33,7 @@ pub(crate) fn functions() -> Vec<Arc<ScalarUDF>> {
     all
 }
 
-/// The parts of each text between delimiters; its characters if the delimiter is empty.
+/// Returns the parts of each text between delimiters; its characters if the delimiter is empty.
 fn split(args: &[ArrayRef], _: usize) -> Result<ArrayRef> {
     let [texts, delimiters] = args else { return plan_err!("string_split takes a text and a delimiter") };
     let mut lists = ListBuilder::new(StringBuilder::new());

@@ -22,10 +22,10 @@ use pushdowndb_contract::Error;
 use super::super::simple::Simple;
 use crate::error::to_datafusion;
 
-/// The most characters that a value is filled to, and the most places of a number.
+/// Maximum width that a value is padded to, and maximum number of places of a number.
 const MAX_WIDTH: usize = 1_000;
 
-/// The functions.
+/// Returns the functions of this module.
 pub(super) fn functions() -> Vec<Arc<ScalarUDF>> {
     let takes = |types: &[DataType]| match types {
         [format, values @ ..] if format.is_string() || format.is_null() => {
@@ -42,7 +42,7 @@ pub(super) fn functions() -> Vec<Arc<ScalarUDF>> {
     vec![printf.function(), braces.function()]
 }
 
-/// The values of an argument.
+/// The values of one argument.
 enum Values {
     Whole(Decimal128Array),
     Number(Float64Array),
@@ -83,7 +83,7 @@ enum Value<'a> {
     Text(&'a str),
 }
 
-/// Applies `write` to each row of a format and its values; NULL if one of them is.
+/// Applies `write` to the format and the values of each row; NULL if one of them is NULL.
 fn all(args: &[ArrayRef], rows: usize, write: fn(&str, &[Value<'_>]) -> Result<String, String>) -> Result<ArrayRef> {
     let [formats, values @ ..] = args else { return plan_err!("a format is expected") };
     let formats = formats.as_string::<i32>();
@@ -104,12 +104,12 @@ fn all(args: &[ArrayRef], rows: usize, write: fn(&str, &[Value<'_>]) -> Result<S
     Ok(Arc::new(texts.finish()))
 }
 
-/// How a value is written.
+/// The format of one value.
 #[derive(Clone, Copy)]
 struct Spec {
-    /// `<`, `>` or `^`; numbers are to the right without one.
+    /// `<`, `>` or `^`; without one, numbers are aligned to the right.
     align: Option<char>,
-    /// Where texts are without an alignment.
+    /// The alignment of texts if `align` is `None`.
     of_texts: char,
     fill: char,
     sign: bool,
@@ -178,7 +178,8 @@ impl Spec {
         Ok(())
     }
 
-    /// Adds `value`, filled to the width on the side that its alignment leaves.
+    /// Appends `value`, padded to the width. `align` applies if the format has no alignment of its
+    /// own.
     fn pad(&self, value: &str, align: char, text: &mut String) {
         let lacking = self.width.saturating_sub(value.chars().count());
         let before = match self.align.unwrap_or(align) {

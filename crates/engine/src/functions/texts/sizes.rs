@@ -1,4 +1,4 @@
-//! Sizes as people read them.
+//! Sizes in human-readable form.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use datafusion::logical_expr::ScalarUDF;
 
 use super::super::simple::Simple;
 
-/// `format_bytes`.
+/// Returns the function `format_bytes`.
 pub(super) fn function() -> Arc<ScalarUDF> {
     let format_bytes = Simple {
         name: "format_bytes",
@@ -28,7 +28,7 @@ pub(super) fn function() -> Arc<ScalarUDF> {
     format_bytes.function()
 }
 
-/// The size in the largest unit of 1024 that leaves a whole part: `1.5 MiB`.
+/// Returns the size in the largest power of 1024 that leaves a whole part: `1.5 MiB`.
 fn size_text(bytes: i64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let sign = if bytes < 0 { "-" } else { "" };

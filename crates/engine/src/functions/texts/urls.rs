@@ -1,4 +1,4 @@
-//! Texts in addresses.
+//! Percent-encoding of texts for URLs.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_perc
 
 use super::super::simple::Simple;
 
-/// What an address has in `%xx`: all but what RFC 3986 reserves for nothing.
+/// The characters that are percent-encoded: all but the unreserved ones of RFC 3986.
 const ENCODED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// The functions.
+/// Returns the functions of this module.
 pub(super) fn functions() -> Vec<Arc<ScalarUDF>> {
     let of_text = |name, compute| Simple {
         name,

@@ -19,11 +19,11 @@ pub enum ParameterValue {
     List(Vec<ParameterValue>),
 }
 
-/// The literal of a value of this type.
+/// Returns the literal of a value of this type.
 ///
 /// # Errors
 ///
-/// SQL has no such type, or the value is not of it.
+/// Returns an error if SQL has no such type, or the value does not belong to it.
 pub(super) fn of(value: &ParameterValue, data_type: &DataType) -> Result<Expr> {
     if let DataType::Dictionary(_, values) = data_type {
         return of(value, values);
@@ -45,7 +45,7 @@ pub(super) fn of(value: &ParameterValue, data_type: &DataType) -> Result<Expr> {
             cast(Expr::Array(Array { elem, named: true }), own_type()?)
         }
         ParameterValue::Text(text) => match data_type {
-            // As written, since a cast would round it to the scale of a column.
+            // Kept as written, since a cast would round it to the scale of a column.
             DataType::Decimal32(..) | DataType::Decimal64(..) | DataType::Decimal128(..) | DataType::Decimal256(..)
                 if is_plain_number(text) =>
             {
@@ -82,7 +82,7 @@ fn cast(expr: Expr, data_type: SqlType) -> Expr {
     Expr::Cast { kind: CastKind::Cast, expr: Box::new(expr), data_type, array: false, format: None }
 }
 
-/// The type of SQL that is planned as this type.
+/// Returns the SQL type that is planned as this type.
 fn sql_type(data_type: &DataType) -> Result<SqlType> {
     let decimal = |precision: u8, scale: i8| {
         SqlType::Decimal(ExactNumberInfo::PrecisionAndScale(u64::from(precision), i64::from(scale)))
@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(written("7", &DataType::Int32), "CAST('7' AS INT)");
         let decimal = DataType::Decimal128(15, 2);
         assert_eq!(written("-1.005", &decimal), "(-1.005)");
-        // What is no number must not become a piece of SQL.
+        // Text that is not a number must not become a piece of SQL.
         assert_eq!(written("1) OR (1=1", &decimal), "CAST('1) OR (1=1' AS DECIMAL(15,2))");
         assert_eq!(of(&ParameterValue::Null, &DataType::Date32).unwrap().to_string(), "CAST(NULL AS DATE)");
         assert_eq!(of(&ParameterValue::Bytes(vec![0, 255]), &DataType::Binary).unwrap().to_string(), "X'00ff'");

@@ -5,8 +5,8 @@
 //! run_prepared  the tree with values in the place of parameters, planned and run
 //! ```
 //!
-//! Values become literals of the syntax tree, never text of SQL. So they are planned and pushed as
-//! if they had been written, also where only a literal may stand.
+//! Values become literals of the syntax tree, never SQL text. So they are planned and pushed as if
+//! they had been written in the statement, even where only a literal is allowed.
 
 mod literal;
 
@@ -32,17 +32,18 @@ use crate::sql::{Command, Statement};
 
 pub use literal::ParameterValue;
 
-/// For how long after it was prepared a statement runs on the objects that were listed then.
+/// Time for which the first run of a prepared statement uses the objects that were listed when it
+/// was prepared.
 const FRESH: Duration = Duration::from_secs(5);
 
 /// A statement with parameters, planned as far as it can be without their values.
 pub struct Prepared {
     statement: Statement,
-    /// The tree, unless it is a statement that DataFusion does not have.
+    /// The tree; `None` for a statement that DataFusion does not have.
     tree: Option<SqlStatement>,
     parameters: Vec<DataType>,
     columns: Option<SchemaRef>,
-    /// What planning found, for the first run.
+    /// The plan and its state, for the first run.
     planned: Option<Planned>,
 }
 
@@ -73,11 +74,12 @@ impl Prepared {
 
 impl Engine {
     /// Prepares a statement. `given` has the types of parameters that the caller knows, `$1` first;
-    /// the others are inferred from where they stand. Planning may list and sample objects.
+    /// the others are inferred from their context. Planning may list and sample objects.
     ///
     /// # Errors
     ///
-    /// The statement cannot be parsed or planned, or a parameter's type is none of SQL's.
+    /// Returns an error if the statement cannot be parsed or planned, or SQL does not have a
+    /// parameter's type.
     pub async fn prepare(&self, statement: &Statement, given: &[Option<DataType>]) -> Result<Prepared> {
         let run = self.begin(&statement.text)?;
         let prepared = self.within_caps(&run, self.prepare_on(&run, statement, given)).await?;
@@ -135,7 +137,7 @@ impl Engine {
             let _ = visit(&mut partly, &mut lists);
             let known = |index: usize| types.get(index).and_then(Option::as_ref).filter(|_| !lists.0.contains(&index));
             replace(&mut partly, &|name| typed_null(known(place(name)?)))?;
-            // Without the types it may not be plannable; then they are text.
+            // Without the types, planning may fail; then they are text.
             if let Ok(plan) = plan(run, partly).await {
                 for (index, inferred) in inferred(&plan) {
                     if let Some(slot @ None) = types.get_mut(index) {
@@ -153,13 +155,13 @@ impl Engine {
         Ok(Some((tree, types, plan)))
     }
 
-    /// Runs a prepared statement with these values of its parameters. `watch` gets its context
-    /// before anything is done. The first run takes over what preparing found, if that is recent.
+    /// Runs a prepared statement with these values of its parameters. `watch` is called with its
+    /// context before any work. The first run uses what preparing found, if that is recent.
     ///
     /// # Errors
     ///
-    /// There are more or fewer values than parameters, one is not of its type, or the statement
-    /// fails as in [`Engine::run`].
+    /// Returns an error if there are more or fewer values than parameters, if a value is not of its
+    /// parameter's type, or if the statement fails as in [`Engine::run`].
     pub async fn run_prepared(
         &self,
         prepared: &mut Prepared,
@@ -195,7 +197,8 @@ impl Engine {
     }
 }
 
-/// The type that a parameter is cast to; `None` if there is no such type, which planning tells.
+/// Returns the type that a parameter is cast to; `None` if there is no such type, which planning
+/// reports.
 async fn type_of_cast(run: &StatementRun, cast: &SqlType) -> Option<DataType> {
     let statement = Statement::parse(&format!("SELECT CAST(NULL AS {cast}) AS a")).ok()?;
     let Command::Query(tree) = Command::parse(&statement, &run.state).ok()? else { return None };
@@ -203,12 +206,13 @@ async fn type_of_cast(run: &StatementRun, cast: &SqlType) -> Option<DataType> {
     plan.schema().fields().first().map(|field| field.data_type().clone())
 }
 
-/// NULL of a type; `None` leaves the parameter.
+/// Returns NULL as a literal of this type. Without a type, returns `None`, which leaves the
+/// parameter.
 fn typed_null(data_type: Option<&DataType>) -> Result<Option<Expr>> {
     data_type.map(|data_type| literal::of(&ParameterValue::Null, data_type)).transpose()
 }
 
-/// The types of parameters that a plan determines, by their place from 0.
+/// Returns the types of parameters that a plan determines, by their index from 0.
 fn inferred(plan: &LogicalPlan) -> BTreeMap<usize, DataType> {
     let types = plan.get_parameter_types().unwrap_or_default();
     let known = types.into_iter().filter_map(|(name, data_type)| Some((place(&name).ok()?, data_type?)));
@@ -218,11 +222,11 @@ fn inferred(plan: &LogicalPlan) -> BTreeMap<usize, DataType> {
 /// Finds the parameters of a tree.
 #[derive(Default)]
 struct Find {
-    /// The number of the last one.
+    /// The highest number of a parameter.
     highest: usize,
-    /// The places of those that count rows.
+    /// The indexes of parameters that are a LIMIT or OFFSET.
     limits: Vec<usize>,
-    /// The places of those that are cast, and to what.
+    /// The indexes of parameters that are cast, with the types that they are cast to.
     casts: Vec<(usize, SqlType)>,
     error: Option<Error>,
 }
@@ -257,8 +261,8 @@ impl VisitorMut for Find {
     }
 }
 
-/// Compares with one value where a parameter is a list of them, `a = ANY ($1)`, so that the type of
-/// the values is inferred. Has the places of such parameters.
+/// Replaces a comparison with a list parameter, `a = ANY ($1)`, by one with a single value, so that
+/// the type of the values is inferred. Holds the indexes of such parameters.
 #[derive(Default)]
 struct Lists(Vec<usize>);
 

@@ -42,22 +42,23 @@ use crate::index::manifest::{IndexedObject, Manifest, Part, VERSION};
 use crate::index::{MAX_VALUE_BYTES, check_format, find, meaning};
 use crate::provider::ObjectTable;
 
-/// The least bytes of a part: about what a request costs in time.
+/// Minimum size of a part in bytes: about what is transferred in the time of one request.
 const MIN_PART_BYTES: u64 = 64 * 1024;
 
-/// The most parts of the whole index, about: the manifest is read whole.
+/// Approximate maximum number of parts of a whole index, whose manifest is read whole.
 const MAX_PARTS: usize = 512;
 
-/// The parts that each object's index may have even if there are many objects.
+/// Number of parts that each object's index may have even if there are many objects.
 const MIN_PARTS: usize = 16;
 
-/// The longest bound of a part, in bytes; of a longer text the bound is a prefix.
+/// Maximum length of a part's bound in bytes. A longer value has a prefix as its lower bound, and
+/// no upper bound.
 const MAX_BOUND_BYTES: usize = 64;
 
 /// The size of the pieces in which index objects are written.
 const WRITE_BYTES: usize = 8 * 1024 * 1024;
 
-/// Writes the index `name` on a column of the table's objects to `home`.
+/// Builds the index `name` on a column of the table's objects and writes it to `home`.
 pub(crate) async fn build(
     query: &Arc<QueryContext>,
     context: &Arc<TaskContext>,
@@ -102,9 +103,9 @@ struct Builder<'a> {
     column: usize,
     store: Arc<dyn ObjectStore>,
     folder: Path,
-    /// The name that tells this build's files from others'.
+    /// The name that distinguishes this build's files from those of other builds.
     run: String,
-    /// The most parts of the index of one object.
+    /// Maximum number of parts of the index of one object.
     parts: usize,
     written: Mutex<Vec<Path>>,
 }
@@ -147,7 +148,7 @@ impl Builder<'_> {
         self.object_by(false, number, object).await
     }
 
-    /// Whether storage sends values with their positions.
+    /// Returns whether storage can send values with their positions.
     fn by_node(&self) -> bool {
         let capability = self.table.backend().capability(self.table.definition().backend);
         let level = self.query.options.level_cap().unwrap_or(Level::Fragment);
@@ -195,7 +196,7 @@ impl Builder<'_> {
         })
     }
 
-    /// The values of an object and their positions, sorted.
+    /// Returns the values of an object with their positions, sorted.
     async fn sorted(&self, by_node: bool, object: &DataObject) -> Result<SendableRecordBatchStream> {
         let definition = self.table.definition();
         let [value, ..] = COLUMNS;
@@ -207,7 +208,7 @@ impl Builder<'_> {
         let schema = schema(definition.file_schema.field(self.column).data_type());
         let rows = if by_node { self.sent(fragment, object).await? } else { self.read(fragment, object)? };
         let target = Arc::clone(&schema);
-        // The scan's progress, by byte positions for text; for Parquet positions are rows.
+        // The scan's progress follows the byte positions in text; in Parquet, positions are rows.
         let (query, mut reached) = (Arc::clone(self.query), 0);
         let by_bytes = definition.format_of(object) != Format::Parquet;
         let entries = rows.map(move |batch| {
@@ -233,13 +234,14 @@ impl Builder<'_> {
 }
 
 impl Builder<'_> {
-    /// Values and positions, from plain reads.
+    /// Returns values and positions from plain reads.
     fn read(&self, fragment: Fragment, object: &DataObject) -> Result<BoxStream<'static, Result<RecordBatch>>> {
         let reader = self.table.backend().reader(object, &query_meters(&self.query.meter), &self.query.options)?;
         scan(Arc::new(fragment), reader, ScanRange::WithPositions, ScanOptions::default(), Arc::default())
     }
 
-    /// Values and positions, from the node (`docs/decisions/0011-index-sort-in-the-engine.md`).
+    /// Returns values and positions from the node
+    /// (`docs/decisions/0011-index-sort-in-the-engine.md`).
     async fn sent(&self, fragment: Fragment, object: &DataObject) -> Result<BoxStream<'static, Result<RecordBatch>>> {
         let backend = self.table.backend();
         let client = backend.fragment_client(object, None, &query_meters(&self.query.meter), &self.query.options)?;
@@ -260,7 +262,7 @@ impl Builder<'_> {
     }
 }
 
-/// The rows whose value is not NULL, as entries of an index.
+/// Returns the rows whose value is not NULL, as entries of an index.
 fn without_nulls(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     let internal = |e| Error::internal("values with their places").with_source(e);
     let valid = is_not_null(batch.column(0)).map_err(internal)?;
@@ -292,9 +294,9 @@ impl PartitionStream for Entries {
     }
 }
 
-/// Writes sorted entries as CSV, cut into parts.
+/// Encodes sorted entries as CSV, and cuts them into parts.
 struct Encoder {
-    /// Encoded and not yet written.
+    /// Text that is encoded and not written yet.
     text: Vec<u8>,
     /// The bytes encoded so far.
     written: u64,
@@ -371,7 +373,7 @@ impl Encoder {
     }
 }
 
-/// A lower bound of the value: the value itself, or a prefix.
+/// Returns a lower bound of the value: the value itself, or a prefix.
 fn lower_bound(value: &str) -> String {
     let mut end = value.len().min(MAX_BOUND_BYTES);
     while !value.is_char_boundary(end) {

@@ -31,13 +31,13 @@ use crate::provider::ObjectTable;
 use crate::sql::words::Words;
 use build::build;
 
-/// The longest name of an index, in bytes.
+/// Maximum length of an index's name in bytes.
 const MAX_NAME_BYTES: usize = 128;
 
 const USAGE: &str = "CREATE INDEX [IF NOT EXISTS] [name] ON table (column) [WITH (location = '…')], \
                      DROP INDEX [IF EXISTS] name [ON table] or SHOW INDEXES [FROM table]";
 
-/// Delete requests in flight.
+/// Maximum number of delete requests in flight.
 const MAX_CONCURRENT_DELETES: usize = 16;
 
 /// A statement about indexes.
@@ -48,7 +48,7 @@ pub(crate) enum IndexStatement {
         table: TableReference,
         column: String,
         if_not_exists: bool,
-        /// The location of the index's objects, if not beside the table's.
+        /// The location of the index, if it is not beside the table's objects.
         location: Option<String>,
     },
     Drop {
@@ -79,7 +79,7 @@ pub(crate) fn parse(tokens: &[TokenWithSpan]) -> Result<Option<IndexStatement>> 
     statement.map(Some)
 }
 
-/// What follows the first words of each statement.
+/// Parses what follows the first words of each statement.
 impl Words<'_> {
     fn create(&mut self) -> Result<IndexStatement> {
         let if_not_exists = self.takes(&["IF", "NOT", "EXISTS"]);
@@ -114,7 +114,7 @@ impl Words<'_> {
         Ok(IndexStatement::Create { name, table, column, if_not_exists, location })
     }
 
-    /// The options of an index, of which there is one.
+    /// Parses the options of an index; there is only one.
     fn location(&mut self) -> Result<String> {
         if !self.takes_mark(&Token::LParen) || !self.takes(&["LOCATION"]) || !self.takes_mark(&Token::Eq) {
             return Err(self.expected("(location = '…')"));
@@ -151,8 +151,8 @@ impl IndexStatement {
         matches!(self, Self::Drop { table: None, .. } | Self::Show { table: None })
     }
 
-    /// Runs the statement, and returns the rows that it shows, if any. `known` are the session's
-    /// tables, if it concerns all of them.
+    /// Runs the statement, and returns the rows that it shows, if any. `known` has the session's
+    /// tables if the statement concerns all of them.
     pub(crate) async fn run(
         self,
         query: &Arc<QueryContext>,
@@ -179,12 +179,13 @@ struct Tables<'a> {
     context: &'a SessionContext,
 }
 
-/// Whether a statement is CREATE INDEX.
+/// Returns whether a statement is CREATE INDEX.
 pub(crate) fn is_create(tokens: &[TokenWithSpan]) -> bool {
     matches!(parse(tokens), Ok(Some(IndexStatement::Create { .. })))
 }
 
-/// Does work that leaves nothing behind, until the query's caps are exceeded.
+/// Runs `work` until it is done or the query's caps are exceeded. `work` must leave nothing behind
+/// when it is dropped.
 async fn within_caps<T>(query: &QueryContext, work: impl Future<Output = Result<T>>) -> Result<T> {
     tokio::select! {
         biased;
@@ -194,7 +195,7 @@ async fn within_caps<T>(query: &QueryContext, work: impl Future<Output = Result<
 }
 
 impl Tables<'_> {
-    /// The table, if it is one over objects; `None` for views and the like.
+    /// Returns the table if it is one over objects; `None` for views and the like.
     async fn object_table(&self, name: &TableReference) -> Result<Option<Arc<ObjectTable>>> {
         let provider = self.context.table_provider(name.clone()).await.map_err(from_datafusion)?;
         Ok(provider.downcast_ref::<ObjectTable>().cloned().map(Arc::new))
@@ -238,8 +239,8 @@ impl Tables<'_> {
         })
     }
 
-    /// The location of a new index. A location that no declaration names is recorded in the table's
-    /// own folder.
+    /// Returns the location of a new index. If the table's declaration does not name it, a pointer
+    /// to it is written to the table's own folder.
     async fn home(
         &self,
         table: &ObjectTable,
@@ -282,7 +283,7 @@ impl Tables<'_> {
         match found.pop() {
             Some((_, index)) if found.is_empty() => {
                 let store = index.location.backend.store(&query_meters(&self.query.meter))?;
-                // Without its manifest an index is not used, so that goes first.
+                // Without its manifest an index is not used, so the manifest is deleted first.
                 for path in index.manifest.iter() {
                     store.delete(path).await.map_err(from_object_store)?;
                 }
@@ -310,7 +311,7 @@ impl Tables<'_> {
         }
     }
 
-    /// The table's objects and indexes; `None` if it has no objects now.
+    /// Returns the table's objects and indexes; `None` if it has no objects now.
     async fn indexes(&self, table: &ObjectTable) -> Result<Option<(Arc<Listing>, Vec<StoredIndex>)>> {
         let listing = match table.listing(self.query).await {
             Ok(listing) => listing,

@@ -1,9 +1,9 @@
 //! Aliases of a SELECT in its other columns and clauses: `SELECT a + 1 AS y, y * 2 FROM t WHERE y >
 //! 1`.
 //!
-//! A statement is planned as it is written, so that columns of tables come first. Where a column is
-//! not found, and an alias of that name is, the alias is replaced by its expression in that SELECT,
-//! and the statement is planned again.
+//! A statement is first planned as it is written, so that columns of tables take precedence. If a
+//! column is not found and an alias has its name, the alias is replaced by its expression in that
+//! SELECT, and the statement is planned again.
 
 use std::ops::ControlFlow;
 
@@ -13,8 +13,8 @@ use datafusion::sql::sqlparser::ast::{Expr, Ident, Select, SelectItem, VisitorMu
 
 use super::visit::{any_expression, each_outside_subqueries, visit};
 
-/// Replaces the name that was not found, by `error`, by the expression of the alias with that name.
-/// Returns whether there was any.
+/// Replaces the name that `error` says was not found by the expression of the alias with that name.
+/// Returns whether anything was replaced.
 pub(crate) fn replace(statement: &mut Statement, error: &DataFusionError) -> bool {
     let DataFusionError::SchemaError(schema_error, _) = error.find_root() else { return false };
     let SchemaError::FieldNotFound { field, .. } = schema_error.as_ref() else { return false };
@@ -66,12 +66,12 @@ impl VisitorMut for Selects<'_> {
     }
 }
 
-/// Whether `expr` has the name itself: then it means a column.
+/// Returns whether `expr` contains the name itself; then the name means a column.
 fn mentions(expr: &Expr, name: &str) -> bool {
     any_expression(expr, &mut |expr| matches!(expr, Expr::Identifier(own) if is_named(own, name)))
 }
 
-/// Whether `name` is `missing` as the planner reads it.
+/// Returns whether `name` is `missing` after the planner's conversion to lower case.
 fn is_named(name: &Ident, missing: &str) -> bool {
     match name.quote_style {
         None => name.value.to_lowercase() == missing,

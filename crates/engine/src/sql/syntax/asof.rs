@@ -1,8 +1,8 @@
 //! `a ASOF JOIN b ON a.k = b.k AND a.t >= b.t`: each row of `a` with the last row of `b` whose `t` is
 //! not later, among those of the same `k`.
 //!
-//! The tokens have it as a GLOBAL JOIN ([`super::shorthand`]), which is nothing else here. It is
-//! rewritten to a join with a range, from each `t` of `b` to the next:
+//! [`super::shorthand`] turns it into a GLOBAL JOIN before parsing; that has no other meaning here.
+//! It is rewritten to a join with a range, from each `t` of `b` to the next:
 //!
 //! ```sql
 //! a JOIN (SELECT *, lead(t) OVER (PARTITION BY k ORDER BY t) AS next FROM b WHERE t IS NOT NULL) AS b
@@ -26,7 +26,7 @@ const NEXT: &str = "\u{f8fc}next";
 ///
 /// # Errors
 ///
-/// A join has another form than that above.
+/// Returns an error if a join has another form than the one above.
 pub(super) fn rewrite(select: &mut Select) -> Result<()> {
     let mut found = false;
     for join in select.from.iter_mut().flat_map(|from| &mut from.joins).filter(|join| join.global) {
@@ -94,7 +94,8 @@ fn of_join(join: &mut Join) -> Result<()> {
     Ok(())
 }
 
-/// The name of a table, whose alias is taken.
+/// Returns the name of a table and removes its alias; `None` if it has no name or its alias names
+/// columns.
 fn alias_of(table: &mut TableFactor) -> Option<Ident> {
     let name = name_of(table)?;
     let (TableFactor::Table { alias, .. } | TableFactor::Derived { alias, .. }) = table else { return None };
@@ -129,7 +130,7 @@ fn flipped(op: &BinaryOperator) -> BinaryOperator {
     }
 }
 
-/// The expression within its table.
+/// Returns the expression as text, with columns that are not qualified by their table.
 fn unqualified(expr: &Expr) -> String {
     let mut expr = expr.clone();
     each_expression(&mut expr, &mut |expr| {
@@ -142,7 +143,7 @@ fn unqualified(expr: &Expr) -> String {
     expr.to_string()
 }
 
-/// Leaves the added column out of a `*`.
+/// Excludes the added column from a `*`.
 fn without_next(item: &mut SelectItem) {
     if let SelectItem::Wildcard(options) = item {
         exclude(options, Ident::with_quote('"', NEXT));

@@ -1,7 +1,7 @@
 //! Parameters of a statement: `?`, `$1` and `:name`.
 //!
-//! A value takes the place of its parameter in the syntax tree, as the literal that means it. It is
-//! never text that is parsed, and every statement takes parameters wherever it takes an expression.
+//! A value replaces its parameter in the syntax tree, as a literal. It is never parsed as text, and
+//! every statement may have parameters wherever it may have an expression.
 //!
 //! [`number`] gives `?` a number before parsing, and [`replace`] puts expressions in the place of
 //! parameters. Callers differ in what the expressions are: [`bind`] has values of a program,
@@ -23,7 +23,7 @@ use pushdowndb_contract::{Error, Result};
 use super::visit::visit;
 use crate::error::from_datafusion;
 
-/// The most parameters of a statement.
+/// Maximum number of parameters of a statement.
 pub(crate) const MAX_PARAMETERS: usize = 65_535;
 
 /// The values of a statement's parameters.
@@ -38,12 +38,13 @@ pub enum Parameters {
     Named(BTreeMap<String, ScalarValue>),
 }
 
-/// Numbers the parameters that are written `?`, in the order of the text: `?` becomes `$1`. Where
-/// values have names, `?` stays, since it has none.
+/// Numbers the parameters that are written `?`, in the order of the text: `?` becomes `$1`. If the
+/// values have names, `?` stays as it is.
 ///
 /// # Errors
 ///
-/// The statement also has parameters with numbers, or another number of parameters than of values.
+/// Returns an error if the statement also has parameters with numbers, or if the number of
+/// parameters differs from that of values.
 pub(crate) fn number(tokens: &mut [TokenWithSpan], parameters: &Parameters) -> Result<()> {
     if matches!(parameters, Parameters::Named(_)) {
         return Ok(());
@@ -72,11 +73,11 @@ pub(crate) fn number(tokens: &mut [TokenWithSpan], parameters: &Parameters) -> R
     }
 }
 
-/// Puts the values in the place of the parameters.
+/// Replaces the parameters by their values.
 ///
 /// # Errors
 ///
-/// A parameter has no value, or a value has no literal.
+/// Returns an error if a parameter has no value, or a value has no literal.
 pub(crate) fn bind(statement: &mut Statement, parameters: &Parameters) -> Result<()> {
     if matches!(parameters, Parameters::None) {
         return Ok(());
@@ -90,7 +91,7 @@ pub(crate) fn bind(statement: &mut Statement, parameters: &Parameters) -> Result
 }
 
 impl Parameters {
-    /// The value of the parameter that is written `$1` or `:name`.
+    /// Returns the value of the parameter that is written `$1` or `:name`.
     fn value(&self, parameter: &str) -> Option<&ScalarValue> {
         match self {
             Self::None => None,
@@ -100,12 +101,12 @@ impl Parameters {
     }
 }
 
-/// Puts the expression that `by` has for a parameter, by its name such as `$1`, in its place. Those
-/// for which it has `None` stay.
+/// Replaces each parameter by the expression that `by` returns for its name, such as `$1`. If `by`
+/// returns `None`, the parameter stays.
 ///
 /// # Errors
 ///
-/// The first one of `by`.
+/// Returns the first error of `by`.
 pub(crate) fn replace(statement: &mut Statement, by: &dyn Fn(&str) -> Result<Option<Expr>>) -> Result<()> {
     match visit(statement, &mut Replace(by)) {
         ControlFlow::Continue(()) => Ok(()),
@@ -129,7 +130,7 @@ impl VisitorMut for Replace<'_> {
     }
 }
 
-/// The name of the parameter that an expression is, as it is written; `None` if it is none.
+/// Returns the name of a parameter as written; `None` if `expr` is not a parameter.
 pub(crate) fn name_of(expr: &Expr) -> Option<&str> {
     match expr {
         Expr::Value(ValueWithSpan { value: Value::Placeholder(name), .. }) => Some(name),
@@ -137,11 +138,11 @@ pub(crate) fn name_of(expr: &Expr) -> Option<&str> {
     }
 }
 
-/// The place of the parameter `$n`, from 0.
+/// Returns the index of the parameter `$n`, from 0.
 ///
 /// # Errors
 ///
-/// It has another name, or too high a number.
+/// Returns an error if the name has another form or the number is too high.
 pub(crate) fn place(name: &str) -> Result<usize> {
     let number = name.strip_prefix(['$', '?']).and_then(|digits| digits.parse::<usize>().ok());
     match number {
@@ -150,7 +151,7 @@ pub(crate) fn place(name: &str) -> Result<usize> {
     }
 }
 
-/// The literal that means `value`.
+/// Returns a literal of `value`.
 fn literal(value: &ScalarValue) -> Result<Expr> {
     if value.is_null() {
         return Ok(Expr::value(Value::Null));
@@ -180,7 +181,7 @@ fn literal(value: &ScalarValue) -> Result<Expr> {
     })
 }
 
-/// The literal of a value that its text says exactly.
+/// Returns the literal of a value that its text represents exactly.
 fn by_text(value: &ScalarValue) -> Result<Expr> {
     let text = match value.cast_to(&DataType::Utf8).map_err(from_datafusion)? {
         ScalarValue::Utf8(Some(text)) => text,

@@ -20,7 +20,7 @@ pub(super) fn call(name: &str, args: impl IntoIterator<Item = Expr>) -> Expr {
     })
 }
 
-/// The arguments of a call that has nothing but expressions as arguments.
+/// Returns the arguments of a call; `None` if they are not all plain expressions.
 pub(super) fn arguments(function: &Function) -> Option<Vec<Expr>> {
     let list = match &function.args {
         FunctionArguments::List(list) => list,

@@ -1,9 +1,9 @@
 //! Chains of operators, `a + b + …`, whose trees are as deep as they are long.
 //!
 //! Trees are walked, copied and dropped by recursion, so their depth is bounded by the stack.
-//! Chains of AND and OR may be long, as programs write them, and become trees of equal halves.
-//! Chains of other operators have at most [`MAX_OPERATORS`]: planning one of them takes up to 16
-//! KiB of stack for each.
+//! Chains of AND and OR may be long, since programs write such; they become balanced trees. Chains
+//! of other operators have at most [`MAX_OPERATORS`]: planning takes up to 16 KiB of stack for each
+//! operator.
 
 use std::ops::ControlFlow;
 
@@ -15,41 +15,42 @@ use pushdowndb_contract::{Error, Result};
 
 use super::visit::visit;
 
-/// The most operators in a row, other than AND and OR, and the most queries of a UNION.
+/// Maximum number of operators in a row, other than AND and OR, and of queries in a UNION.
 const MAX_OPERATORS: usize = 400;
 
-/// The most conditions in a row, by AND and OR.
+/// Maximum number of conditions in a row, joined by AND and OR.
 const MAX_CONDITIONS: usize = 10_000;
 
-/// The fewest operands of AND or OR that are halved.
+/// Minimum number of operands of AND or OR that become a balanced tree.
 const MIN_HALVED: usize = 64;
 
-/// What stands between two brackets, or on the outside.
+/// The state inside a pair of brackets, or outside of all.
 #[derive(Default)]
 struct Level {
-    /// The depth of the deepest expression that ended.
+    /// The depth of the deepest expression that has ended.
     deepest: usize,
-    /// The operators of the expression that is read.
+    /// The number of operators in the current expression.
     operators: usize,
-    /// The depth of the deepest brackets in it.
+    /// The depth of the deepest brackets in the current expression.
     inner: usize,
     conditions: usize,
     queries: usize,
 }
 
 impl Level {
-    /// Ends the expression.
+    /// Ends the current expression.
     fn end(&mut self) {
         self.deepest = self.deepest.max(self.operators + self.inner);
         (self.operators, self.inner) = (0, 0);
     }
 }
 
-/// Checks that no expression of a statement is deeper than the stack allows, before it is parsed.
+/// Checks, before a statement is parsed, that none of its expressions is deeper than the stack
+/// allows.
 ///
 /// # Errors
 ///
-/// A chain of operators, conditions or queries is too long.
+/// Returns an error if a chain of operators, conditions or queries is too long.
 pub(crate) fn check(tokens: &[TokenWithSpan]) -> Result<()> {
     let too_many = |count: usize, most: usize, what: &str, instead: &str| {
         if count <= most {
@@ -137,7 +138,7 @@ pub(crate) fn check(tokens: &[TokenWithSpan]) -> Result<()> {
     Ok(())
 }
 
-/// Makes trees of equal halves of the long chains of AND and OR in a statement.
+/// Converts the long chains of AND and OR in a statement to balanced trees.
 pub(crate) fn halve(statement: &mut Statement) {
     let done = visit(statement, &mut Halve);
     debug_assert!(done.is_continue(), "nothing breaks off");
@@ -160,7 +161,7 @@ impl VisitorMut for Halve {
     }
 }
 
-/// Whether a chain of `op` has at least [`MIN_HALVED`] operands, of which the parser puts all but
+/// Returns whether a chain of `op` has at least [`MIN_HALVED`] operands. The parser nests all but
 /// the last on the left.
 fn is_long(expr: &Expr, op: &BinaryOperator) -> bool {
     let mut next = expr;
@@ -173,7 +174,7 @@ fn is_long(expr: &Expr, op: &BinaryOperator) -> bool {
     true
 }
 
-/// The operands of a chain of `op`, in the order in which they are written.
+/// Returns the operands of a chain of `op`, in the order in which they are written.
 fn flatten(expr: Expr, op: &BinaryOperator) -> Vec<Expr> {
     let mut operands = Vec::new();
     let mut next = expr;
@@ -192,7 +193,7 @@ fn flatten(expr: Expr, op: &BinaryOperator) -> Vec<Expr> {
     }
 }
 
-/// The operands joined by `op`, each half of them by itself.
+/// Joins the operands by `op` into a balanced tree.
 fn halves(mut operands: Vec<Expr>, op: &BinaryOperator) -> Expr {
     while operands.len() > 1 {
         let mut joined = Vec::with_capacity(operands.len().div_ceil(2));

@@ -1,8 +1,8 @@
 //! `COLUMNS('re.*')` and `* RENAME (a AS b)`: expressions that stand for one of each chosen column.
 //!
 //! The columns are known only when a SELECT is planned. So each of these becomes a name that no
-//! column has; planning fails because of it, and the error lists the columns of the FROM. With them
-//! the expression is written out, and the statement planned again.
+//! column has; planning fails because of it, and the error lists the columns of the FROM. With
+//! them, the expression is written out once per column, and the statement is planned again.
 //!
 //! | written | columns |
 //! | --- | --- |
@@ -37,7 +37,7 @@ use super::parts::rewrite_part;
 use super::visit::{any_expression, each_expression, visit, walk};
 use super::wildcards::excluded;
 
-/// Puts such names into the SELECTs of `part`.
+/// Replaces such expressions in the SELECTs of `part` by names.
 pub(super) fn mark(part: &mut impl VisitMut) {
     let done = walk(part, &mut Mark { found: 0 });
     debug_assert!(done.is_continue(), "nothing breaks off");
@@ -48,7 +48,7 @@ struct Mark {
 }
 
 impl Mark {
-    /// The name for what was written as `text`; each is another one.
+    /// Returns a name for the expression `text`, different from all names before.
     fn name(&mut self, text: &str) -> Expr {
         self.found += 1;
         Expr::Identifier(Ident::with_quote('"', format!("{MARK}{} {text}", self.found)))
@@ -79,12 +79,12 @@ impl VisitorMut for Mark {
     }
 }
 
-/// Writes out the columns for which a name stands that was not found, by `error`. Returns whether
-/// there was any.
+/// Replaces the name that `error` says was not found by the columns that it stands for. Returns
+/// whether anything was replaced.
 ///
 /// # Errors
 ///
-/// No column is chosen, or what chooses them cannot be read.
+/// Returns an error if no column is chosen, or the choice cannot be parsed.
 pub(crate) fn expand(statement: &mut Statement, error: &DataFusionError, state: &SessionState) -> Result<bool> {
     let DataFusionError::SchemaError(schema_error, _) = error.find_root() else { return Ok(false) };
     let SchemaError::FieldNotFound { field, valid_fields } = schema_error.as_ref() else { return Ok(false) };
@@ -112,7 +112,7 @@ pub(crate) fn expand(statement: &mut Statement, error: &DataFusionError, state: 
     }
 }
 
-/// What chooses columns.
+/// How columns are chosen.
 #[derive(Default)]
 struct Choice {
     /// EXCLUDE, REPLACE and RENAME.
@@ -171,7 +171,7 @@ impl Choice {
         Ok(choice)
     }
 
-    /// The chosen ones of `columns`, in their order or in that of the list.
+    /// Returns the chosen columns, in the order of `columns` or of the list.
     fn of(&self, columns: &[Column], state: &SessionState) -> Result<Vec<Chosen>> {
         let several = columns.iter().any(|column| column.relation != columns.first().and_then(|c| c.relation.clone()));
         let chosen =
@@ -226,11 +226,11 @@ impl Choice {
 struct Chosen {
     expr: Expr,
     name: String,
-    /// The name that it gets.
+    /// The alias that it gets, if any.
     label: Option<String>,
 }
 
-/// The expression that names a column, with its table if there are `several`.
+/// Returns the expression that names a column, qualified by its table if there are `several`.
 fn reference(column: &Column, several: bool) -> Expr {
     let name = Ident::with_quote('"', column.name.clone());
     match column.relation.as_ref().filter(|_| several) {
@@ -244,7 +244,7 @@ fn reference(column: &Column, several: bool) -> Expr {
     }
 }
 
-/// Whether `condition` is true where `parameter` is `name`.
+/// Returns whether `condition` is true if `parameter` is the text `name`.
 fn is_true(condition: &Expr, parameter: &str, name: &str, state: &SessionState) -> Result<bool> {
     let mut condition = condition.clone();
     each_expression(&mut condition, &mut |expr| {
@@ -265,7 +265,7 @@ fn text_of(text: &str) -> Expr {
     Expr::value(Value::SingleQuotedString(text.to_owned()))
 }
 
-/// The value of an expression of constants.
+/// Evaluates an expression of constants.
 fn evaluated(mut expr: Expr, state: &SessionState) -> Result<ScalarValue> {
     rewrite_part(&mut expr)?;
     let wrong = |error: DataFusionError| crate::error::from_datafusion(error).context("COLUMNS");
@@ -294,7 +294,7 @@ impl Write<'_> {
         any_expression(expr, &mut |expr| matches!(expr, Expr::Identifier(name) if name.value == self.name))
     }
 
-    /// `expr` with `of` in the place of the name.
+    /// Returns `expr` with `of` in place of the name.
     fn with(&self, expr: &Expr, of: &Expr) -> Expr {
         let mut expr = expr.clone();
         each_expression(&mut expr, &mut |expr| {
@@ -305,7 +305,7 @@ impl Write<'_> {
         expr
     }
 
-    /// The columns of a selected expression.
+    /// Returns an item for each chosen column in place of the selected `expr`.
     fn items(&self, expr: &Expr, alias: Option<&Ident>) -> Result<Vec<SelectItem>> {
         let is_alone = matches!(expr, Expr::Identifier(_));
         let item = |one: &Chosen| {
@@ -325,7 +325,7 @@ impl Write<'_> {
     }
 }
 
-/// Puts the columns in the place of the name among the arguments of calls.
+/// Replaces the name among the arguments of calls by the columns.
 struct Unpack<'a> {
     name: &'a str,
     chosen: Vec<Chosen>,
@@ -351,7 +351,8 @@ impl VisitorMut for Unpack<'_> {
     }
 }
 
-/// The alias of the column `name`, in which `\1` is the first group of `pattern`, and `\0` all of it.
+/// Returns the alias of the column `name`: in `alias`, `\1` stands for the first group of
+/// `pattern`, and `\0` for the whole match.
 fn label(alias: &str, name: &str, pattern: Option<&str>, state: &SessionState) -> Result<String> {
     if !alias.contains('\\') {
         return Ok(alias.to_owned());

@@ -1,4 +1,4 @@
-//! COPY with the options of DuckDB and PostgreSQL, in the words of DataFusion:
+//! COPY with the options of DuckDB and PostgreSQL, rewritten to DataFusion's syntax:
 //!
 //! | written | read |
 //! | --- | --- |
@@ -38,11 +38,11 @@ const KNOWN: &[&str] = &[
     "write_partition_columns",
 ];
 
-/// Endings of names, and the compression that they say.
+/// Suffixes of names, and the compression that they imply.
 const COMPRESSIONS: [(&str, &str); 5] =
     [(".gz", "gzip"), (".zst", "zstd"), (".zstd", "zstd"), (".bz2", "bzip2"), (".xz", "xz")];
 
-/// Endings of names, and the format that they say.
+/// Suffixes of names, and the format that they imply.
 const FORMATS: [(&str, &str); 6] = [
     (".csv", "CSV"),
     (".tsv", "TSV"),
@@ -55,11 +55,12 @@ const FORMATS: [(&str, &str); 6] = [
 /// The formats that FORMAT takes.
 const WRITTEN: [&str; 6] = ["CSV", "TSV", "JSON", "NDJSON", "JSONL", "PARQUET"];
 
-/// The tokens of a COPY as the parser reads them; those of other statements are unchanged.
+/// Returns the tokens of a COPY in the form that the parser reads; those of other statements
+/// unchanged.
 ///
 /// # Errors
 ///
-/// An option is unknown, or lacks its value.
+/// Returns an error if an option is unknown or lacks its value.
 pub(super) fn with_options(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
     let words: Vec<&Token> =
         tokens.iter().map(|token| &token.token).filter(|token| !matches!(token, Token::Whitespace(_))).collect();
@@ -68,7 +69,7 @@ pub(super) fn with_options(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSp
     let Some(start) = explained.filter(|at| *at == 0 || is_explain) else {
         return Ok(tokens);
     };
-    // The keyword behind the source.
+    // The keyword after the source.
     let mut depth = 0_usize;
     let mut direction = None;
     for (at, token) in words.iter().enumerate().skip(start + 1) {
@@ -109,7 +110,7 @@ pub(super) fn with_options(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSp
     match rest {
         [Token::LParen, list @ .., Token::RParen] => copy.read(list)?,
         [] => {}
-        // DataFusion's own words.
+        // DataFusion's own clauses replace what the name implies.
         rest => {
             let says = |word: Keyword| rest.iter().any(|token| keyword(token) == Some(word));
             if says(Keyword::STORED) {
@@ -138,7 +139,7 @@ fn spanned(tokens: Vec<Token>) -> Vec<TokenWithSpan> {
     tokens.into_iter().map(|token| TokenWithSpan::new(token, Span::empty())).collect()
 }
 
-/// `INSERT INTO t SELECT * FROM 'file'`.
+/// Returns `INSERT INTO t SELECT * FROM 'file'`.
 fn inserted(table: &[&Token], file: &str, options: &[&Token]) -> Result<Vec<Token>> {
     if !options.is_empty() {
         return Err(Error::unsupported(
@@ -152,7 +153,7 @@ fn inserted(table: &[&Token], file: &str, options: &[&Token]) -> Result<Vec<Toke
     Ok(read)
 }
 
-/// What the words behind the target say.
+/// The options of a COPY.
 #[derive(Default)]
 struct Copy {
     format: Option<String>,
@@ -161,7 +162,7 @@ struct Copy {
 }
 
 impl Copy {
-    /// What the name of the target says.
+    /// Returns the options that the name of the target implies.
     fn of_name(target: &str) -> Self {
         let name = target.to_ascii_lowercase();
         let (name, compression) = COMPRESSIONS
@@ -181,7 +182,7 @@ impl Copy {
         self.options.push((name, value.into()));
     }
 
-    /// Reads the options between the brackets.
+    /// Parses the options between the brackets.
     fn read(&mut self, list: &[&Token]) -> Result<()> {
         let mut depth = 0_usize;
         let mut all = vec![vec![]];
@@ -272,7 +273,7 @@ impl Copy {
         Ok(())
     }
 
-    /// Adds the words of DataFusion.
+    /// Appends the clauses of DataFusion's COPY.
     fn write(mut self, tokens: &mut Vec<Token>) {
         let text = |text: &str| Token::SingleQuotedString(text.to_owned());
         let format = match self.format.take().as_deref() {

@@ -1,9 +1,9 @@
-//! `a IS [NOT] DISTINCT FROM b AND c`, which means `(a IS DISTINCT FROM b) AND c`. The parser makes
-//! all that follows the right operand (apache/datafusion-sqlparser-rs#2436).
+//! `a IS [NOT] DISTINCT FROM b AND c`, which means `(a IS DISTINCT FROM b) AND c`. The parser takes
+//! everything that follows as the right operand (apache/datafusion-sqlparser-rs#2436).
 
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator, Value};
 
-/// Moves out of the right operand what does not belong to it.
+/// Moves what does not belong to the right operand out of it.
 pub(crate) fn regroup(expr: &mut Expr) {
     if !swallows(expr) {
         return;
@@ -29,7 +29,8 @@ fn strength(op: &BinaryOperator) -> Option<u8> {
 /// The precedence of NOT: above AND.
 const NOT_STRENGTH: u8 = 4;
 
-/// Whether the right operand of an IS DISTINCT FROM holds operators that bind less tightly.
+/// Returns whether the right operand of an IS DISTINCT FROM contains operators that bind less
+/// tightly.
 fn swallows(expr: &Expr) -> bool {
     match expr {
         Expr::BinaryOp { left, op, right } if strength(op).is_some() => swallows(left) || swallows(right),
@@ -65,8 +66,9 @@ fn take_apart(expr: Expr, words: &mut Vec<Word>) {
     }
 }
 
-/// Makes `(a IS DISTINCT FROM b) AND c` of what the parser took for `a IS DISTINCT FROM (b AND c)`;
-/// `made` builds the comparison. A NOT that begins the right side belongs to the operand.
+/// Takes apart what the parser read as `a IS DISTINCT FROM (b AND c)`, so that it becomes `(a IS
+/// DISTINCT FROM b) AND c`. `made` builds the comparison. A right side that begins with NOT is the
+/// operand as a whole.
 fn distinct(left: Box<Expr>, right: Box<Expr>, made: fn(Box<Expr>, Box<Expr>) -> Expr, words: &mut Vec<Word>) {
     let first = words.len();
     take_apart(*right, words);

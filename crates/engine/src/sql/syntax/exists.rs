@@ -1,4 +1,4 @@
-//! Subqueries in places where DataFusion 55.2 has none:
+//! Subqueries that DataFusion 55.2 does not support at their place:
 //!
 //! | written | rewritten to |
 //! | --- | --- |
@@ -20,10 +20,10 @@ pub(super) fn in_projection(select: &mut Select) {
     }
 }
 
-/// Replaces EXISTS by a subquery that counts.
+/// Replaces EXISTS by a subquery that counts rows.
 fn count(expr: &mut Expr) {
     if row_in_subquery(expr).is_err() {
-        // The error is found again where all expressions are rewritten.
+        // The same error is reported when all expressions are rewritten.
         return;
     }
     if let Expr::Exists { subquery, negated } = expr
@@ -36,8 +36,8 @@ fn count(expr: &mut Expr) {
     }
 }
 
-/// The subquery that tells whether `query` has a row. Its own SELECT counts, if it can: the planner
-/// finds columns of other tables in its WHERE, but not below another SELECT.
+/// Returns the subquery that tells whether `query` has a row. If possible, its own SELECT counts:
+/// the planner finds columns of outer tables in its WHERE, but not below another SELECT.
 fn counted(query: &Query) -> String {
     let mut own = query.clone();
     own.order_by = None;
@@ -61,7 +61,7 @@ fn counted(query: &Query) -> String {
 ///
 /// # Errors
 ///
-/// It is NOT IN, which is unknown where a field is NULL.
+/// Returns an error for NOT IN, whose result is unknown where a field is NULL.
 pub(super) fn row_in_subquery(expr: &mut Expr) -> Result<()> {
     let Expr::InSubquery { expr: row, subquery, negated } = expr else { return Ok(()) };
     let Expr::Tuple(fields) = row.as_ref() else { return Ok(()) };

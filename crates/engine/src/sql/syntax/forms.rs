@@ -1,4 +1,4 @@
-//! Expressions that DataFusion 55.2 plans in another form alone:
+//! Expressions that DataFusion 55.2 plans only in another form:
 //!
 //! | written | rewritten to |
 //! | --- | --- |
@@ -49,11 +49,12 @@ fn number(number: &str) -> Expr {
     Expr::value(Value::Number(number.to_owned(), false))
 }
 
-/// Completes slices, and makes texts of the fields in `(a).b`, as the planner wants them.
+/// Adds missing bounds to slices, and turns the names of fields in `(a).b` into texts, as the
+/// planner requires.
 fn fields(expr: &mut Expr) {
     let Expr::CompoundFieldAccess { root, access_chain } = expr else { return };
     for access in access_chain.iter_mut() {
-        // A keyword such as `user` is read as a call without brackets.
+        // A keyword such as `user` is parsed as a call without brackets.
         if let AccessExpr::Dot(name @ Expr::Function(Function { args: FunctionArguments::None, .. })) = access {
             *name = Expr::Identifier(Ident::new(name.to_string().to_lowercase()));
         }
@@ -80,7 +81,7 @@ fn fields(expr: &mut Expr) {
     }
 }
 
-/// The interval whose value is no text.
+/// Rewrites an interval whose value is not a text; `None` for other intervals.
 fn interval_of(interval: &mut Interval) -> Option<Expr> {
     let mut value = interval.value.as_mut();
     while let Expr::Nested(inner) = value {
@@ -109,7 +110,7 @@ fn interval_of(interval: &mut Interval) -> Option<Expr> {
     Some(call(function, [std::mem::replace(value, null())]))
 }
 
-/// The query of one list with the values of `query`, in its order.
+/// Returns a query for one list of the values of `query`, in its order.
 fn list_of(query: &mut Query) -> Option<Query> {
     let SetExpr::Select(select) = query.body.as_mut() else { return None };
     let is_plain = select.distinct.is_none()

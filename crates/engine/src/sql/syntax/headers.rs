@@ -1,8 +1,8 @@
 //! Names of the columns of results.
 //!
 //! DataFusion names an expression by its own spelling, such as `median(t.latency)` and `Int64(1)`,
-//! and refuses two of the same name. Here each one that has no alias gets what was written as its
-//! alias, and names may repeat:
+//! and refuses two of the same name. Here, an expression without an alias gets its text in the
+//! statement as its alias, and names may repeat:
 //!
 //! | selected | name |
 //! | --- | --- |
@@ -26,11 +26,11 @@ use datafusion::sql::sqlparser::ast::{
 use super::marks;
 use super::visit::walk;
 
-/// Ends the part of a name that is shown. It stands in no name that people write: it is for private
-/// use.
+/// Ends the part of a name that is shown. This character is for private use, so it is in no name
+/// that people write.
 const MARK: char = '\u{f8fe}';
 
-/// The name of an outermost column as it is shown.
+/// Returns the name of an outermost column as it is shown.
 pub(crate) fn shown(name: &str) -> &str {
     name.split_once(MARK).map_or(name, |(shown, _)| shown)
 }
@@ -55,7 +55,7 @@ pub(super) fn name_statement(statement: &mut Statement) {
     }
 }
 
-/// Where the names of a query are seen.
+/// Where the names of a query's columns appear.
 #[derive(Clone, Copy, Eq, PartialEq)]
 pub(super) enum Names {
     /// In the result of the statement, where they may repeat.
@@ -78,8 +78,8 @@ pub(super) fn name_query(query: &mut Query, names: Names) {
     }
 }
 
-/// Replaces a key that a SELECT DISTINCT computes too by the name of that column: the planner does
-/// not find it behind an alias.
+/// Replaces a sort key that a SELECT DISTINCT computes, too, by the name of that column: the
+/// planner does not find an expression that has an alias.
 fn order_by_name(key: &mut Expr, select: &Select) {
     if matches!(key, Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Value(_)) {
         return;
@@ -112,7 +112,7 @@ fn name_select(select: &mut Select, names: Names) {
     let several = select.from.len() > 1 || select.from.iter().any(|from| !from.joins.is_empty());
     select.from.iter_mut().for_each(|from| relations.add_all(from, several));
     let mut taken = BTreeSet::new();
-    // The planner takes `t.a` and a field `a` for the same name, wherever they stand.
+    // The planner treats `t.a` and a field `a` as the same name, wherever they stand.
     let mut qualified = BTreeSet::new();
     for item in &select.projection {
         if let SelectItem::UnnamedExpr(expr) = item
@@ -123,7 +123,7 @@ fn name_select(select: &mut Select, names: Names) {
     }
     for item in &mut select.projection {
         let (expr, alias) = match item {
-            // Columns that are not written out yet.
+            // Columns that are not written out yet keep their mark.
             SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } if marks::is_marked(expr) => {
                 continue;
             }
@@ -162,8 +162,8 @@ fn name_select(select: &mut Select, names: Names) {
     }
 }
 
-/// Gives all columns that are selected beside a `*` and are no alias a name of their own, after
-/// planning found that one repeats. Returns whether there was any.
+/// Gives a unique alias to each column and each alias that is selected beside a `*`, after planning
+/// found that a name repeats. Returns whether anything changed.
 pub(crate) fn name_beside_wildcards(query: &mut Query) -> bool {
     let SetExpr::Select(select) = query.body.as_mut() else { return false };
     let mut changed = false;
@@ -190,7 +190,7 @@ fn wildcard() -> AttachedToken {
     AttachedToken::empty()
 }
 
-/// The name as the planner reads it: in lower case unless it is in quotes.
+/// Returns the name as the planner reads it: in lower case unless it is in quotes.
 fn normal(name: &Ident) -> String {
     match name.quote_style {
         None => name.value.to_lowercase(),
@@ -200,11 +200,11 @@ fn normal(name: &Ident) -> String {
 
 /// The name of a selected expression.
 enum Name {
-    /// The planner gives it by itself.
+    /// The planner gives this name by itself.
     Given(String),
-    /// It has to be given as an alias.
+    /// The name must be given as an alias.
     Own(String),
-    /// The planner gives it by itself, and it repeats only where `key` does.
+    /// The planner gives this name by itself, and it repeats only where `key` does.
     Key { name: String, key: String },
 }
 
@@ -238,7 +238,7 @@ impl Name {
     }
 }
 
-/// The column that `expr` is, whatever its qualifier.
+/// Returns the column that `expr` is, without its qualifier; `None` if it is no column.
 fn column(expr: &Expr) -> Option<&Ident> {
     match expr {
         Expr::Identifier(name) => Some(name),
@@ -248,7 +248,8 @@ fn column(expr: &Expr) -> Option<&Ident> {
     }
 }
 
-/// What was written, with names of functions in lower case, and without files before columns.
+/// Returns the text of `expr`, with names of functions in lower case, and columns without a file
+/// before them.
 pub(super) fn written(expr: &Expr) -> String {
     let mut expr = expr.clone();
     let _ = walk(&mut expr, &mut Short);
@@ -284,15 +285,15 @@ impl VisitorMut for Short {
 #[derive(Default)]
 struct Relations {
     names: BTreeSet<String>,
-    /// Whether there are any, also without names.
+    /// Whether there are any tables, even without names.
     any: bool,
-    /// How many subqueries were given a name.
+    /// Number of subqueries that were given a name.
     unnamed: usize,
 }
 
 impl Relations {
-    /// Adds the tables of `from`, and names the columns of its subqueries. One of several tables
-    /// gets a name if it has none: those of its columns may repeat in the others.
+    /// Adds the tables of `from`, and names the columns of its subqueries. If there are `several`
+    /// tables, a subquery without a name gets one, since its columns may repeat in the others.
     fn add_all(&mut self, from: &mut TableWithJoins, several: bool) {
         let joined = from.joins.iter_mut().map(|join| &mut join.relation);
         [&mut from.relation].into_iter().chain(joined).for_each(|table| self.add(table, several));
@@ -334,7 +335,7 @@ impl Relations {
         self.names.extend(alias.as_ref().map(|alias| normal(&alias.name)));
     }
 
-    /// Whether a name of several parts is a field of a column, and not a column of a table.
+    /// Returns whether a name of several parts is a field of a column, not a column of a table.
     fn is_field(&self, parts: &[Ident]) -> bool {
         let is_table = parts.first().is_some_and(|first| self.names.contains(&normal(first)));
         match (is_table, parts.len()) {

@@ -1,15 +1,15 @@
 //! The operators and casts of JSON: `j -> 'a'`, `j ->> 'a'`, `x::JSON`.
 //!
-//! The parser lets `->` bind less than comparisons: it reads `j ->> ('a' = 'x')` and `(x = j) ->>
-//! 'a'`. Here it binds more than all other operators, so that `j ->> 'a' = 'x'` means what it means
-//! in PostgreSQL, and `j ->> 'a'::INT` casts the value. Only behind BETWEEN an arrow needs
-//! brackets.
+//! The parser gives `->` a lower precedence than comparisons: it reads `j ->> ('a' = 'x')` and `(x
+//! = j) ->> 'a'`. Here it has the highest precedence of all operators, so that `j ->> 'a' = 'x'`
+//! means what it means in PostgreSQL, and `j ->> 'a'::INT` casts the value. Only after BETWEEN, an
+//! arrow needs brackets.
 
 use datafusion::sql::sqlparser::ast::{BinaryOperator, CastKind, DataType, Expr, TypedString, Value};
 
 use super::calls::call;
 
-/// Makes calls of functions of the operators and casts of JSON.
+/// Replaces the operators and casts of JSON by calls of functions.
 pub(super) fn rewrite(expr: &mut Expr) {
     match expr {
         Expr::BinaryOp { op, .. } if is_arrow(op) => *expr = regrouped(take(expr)),
@@ -32,7 +32,7 @@ fn take(expr: &mut Expr) -> Expr {
     std::mem::replace(expr, Expr::value(Value::Null))
 }
 
-/// The expression with its arrows between the operands next to them.
+/// Returns the expression with each arrow applied to the operands next to it.
 fn regrouped(expr: Expr) -> Expr {
     match expr {
         Expr::BinaryOp { left, op, right } if is_arrow(&op) => before(regrouped(*left), &op, *right),
@@ -40,7 +40,7 @@ fn regrouped(expr: Expr) -> Expr {
     }
 }
 
-/// `left op right`, where the first operand of `right` is the one behind the arrow.
+/// Returns `left op right`, where the arrow applies only to the first operand of `right`.
 fn before(left: Expr, op: &BinaryOperator, mut right: Expr) -> Expr {
     let first = match &mut right {
         Expr::BinaryOp { left, .. } => left,
@@ -70,7 +70,7 @@ fn before(left: Expr, op: &BinaryOperator, mut right: Expr) -> Expr {
     right
 }
 
-/// `left op right`, where the last operand of `left` is the one before the arrow.
+/// Returns `left op right`, where the arrow applies only to the last operand of `left`.
 fn behind(mut left: Expr, op: &BinaryOperator, right: Expr) -> Expr {
     let last = match &mut left {
         Expr::BinaryOp { right, .. }

@@ -1,8 +1,8 @@
 //! Lambdas: `list_transform(l, x -> x + 1)`, `list_filter(l, lambda x: x > 1)`.
 //!
-//! The parser takes the arrow for the operator of JSON unless all arrows behind a name are lambdas.
-//! So arguments of the functions that take one are marked in the tokens, as calls of [`MARK`], and
-//! turned into lambdas in the tree.
+//! The parser reads an arrow as the JSON operator, unless it reads every arrow after a name as a
+//! lambda. So lambdas in the arguments of functions that take one are marked in the tokens, as
+//! calls of [`MARK`], and turned into lambdas in the tree.
 
 use std::ops::ControlFlow;
 
@@ -31,7 +31,7 @@ const FUNCTIONS: &[&str] = &[
     "list_transform",
 ];
 
-/// The function that stands for a lambda: its last argument is the body.
+/// The function that stands for a lambda: its last argument is the body, the others are parameters.
 const MARK: &str = "__lambda";
 
 /// Marks the lambdas in `tokens`.
@@ -43,8 +43,8 @@ pub(crate) fn mark(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     }
     let words: Vec<TokenWithSpan> = tokens.into_iter().filter(|token| !is_blank(token)).collect();
     let mut marked = Vec::with_capacity(words.len() + 8);
-    // For each open bracket: whether a function that takes lambdas opened it, and the lambda
-    // within.
+    // For each open bracket: whether a function that takes lambdas opened it, and whether a lambda
+    // in it is open.
     let mut brackets: Vec<(bool, bool)> = Vec::new();
     let mut begins_argument = false;
     let mut at = 0;
@@ -85,7 +85,7 @@ pub(crate) fn mark(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
                     marked.push(TokenWithSpan::new(Token::RParen, token.span));
                 }
             }
-            // Commas within are none of the arguments.
+            // Commas inside these do not separate arguments.
             Token::LBracket | Token::LBrace => brackets.push((false, false)),
             Token::RBracket | Token::RBrace => drop(brackets.pop()),
             _ => {}
@@ -107,7 +107,8 @@ fn takes_lambda(name: &str) -> bool {
     FUNCTIONS.iter().any(|function| function.eq_ignore_ascii_case(name))
 }
 
-/// The parameters of the lambda that `tokens` begin with, and the number of tokens before its body.
+/// Returns the parameters of the lambda that `tokens` begin with, and the number of tokens before
+/// its body.
 fn parameters(tokens: &[TokenWithSpan]) -> Option<(Vec<&TokenWithSpan>, usize)> {
     let token = |at: usize| tokens.get(at).map(|token| &token.token);
     let names = |from: usize, end: &Token| {
@@ -137,7 +138,7 @@ fn parameters(tokens: &[TokenWithSpan]) -> Option<(Vec<&TokenWithSpan>, usize)> 
     }
 }
 
-/// Turns what [`mark`] marked into lambdas.
+/// Turns the calls that [`mark`] made into lambdas.
 pub(super) fn restore(part: &mut impl VisitMut) {
     let done = walk(part, &mut Restore);
     debug_assert!(done.is_continue(), "nothing breaks off");
@@ -179,8 +180,8 @@ impl VisitorMut for Restore {
     }
 }
 
-/// Makes `x['a']` of `x.a`, where `x` is a parameter: the planner takes it for a column of a table
-/// `x`.
+/// Rewrites `x.a` to `x['a']` if `x` is a parameter: the planner would read it as a column of a
+/// table `x`.
 fn fields_of_parameters(expr: &mut Expr, parameters: &[String]) {
     let Expr::CompoundIdentifier(parts) = expr else { return };
     let Some((first, fields)) = parts.split_first() else { return };

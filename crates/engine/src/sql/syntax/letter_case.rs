@@ -1,12 +1,12 @@
-//! Names of columns in another case than the columns have.
+//! Names of columns that are written in another case than the columns have.
 //!
 //! DataFusion compares names exactly, after it has turned those without quotes into lower case, so
 //! that `VendorID` of a file could only be asked for in quotes. Here a name without quotes means the
 //! one column that it matches whatever the case, as in DuckDB; a name in quotes is exact.
 //!
-//! A statement is planned as it is written. Where a column is not found, the names in the statement
-//! that match a column of the same tables are replaced by that column's, in quotes, and it is
-//! planned again.
+//! A statement is first planned as it is written. If a column is not found, the names in the
+//! statement that match a column of the same tables are replaced by that column's, in quotes, and
+//! the statement is planned again.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -22,13 +22,13 @@ use super::sources;
 use super::visit::visit;
 use super::wildcards::excluded;
 
-/// Replaces names in `statement` by those of columns that they match in another case, after planning
-/// failed with `error`. Where it lists no columns they are those `beside` the table that is
-/// computed from them ([`lateral_sources`]). Returns whether there was any.
+/// Replaces names in `statement` by those of columns that they match in another case, after
+/// planning failed with `error`. If `error` lists no columns, those in `beside` are matched
+/// ([`lateral_sources`]). Returns whether anything was replaced.
 ///
 /// # Errors
 ///
-/// A name matches several columns.
+/// Returns an error if a name matches several columns.
 pub(crate) fn match_columns(statement: &mut Statement, error: &DataFusionError, beside: &[Column]) -> Result<bool> {
     let DataFusionError::SchemaError(schema_error, _) = error.find_root() else { return Ok(false) };
     let SchemaError::FieldNotFound { field, valid_fields } = schema_error.as_ref() else { return Ok(false) };
@@ -40,8 +40,8 @@ pub(crate) fn match_columns(statement: &mut Statement, error: &DataFusionError, 
     }
 }
 
-/// Queries of the tables beside those that are computed from their rows, such as `unnest(t.l)`, if
-/// a name in such a one was not found.
+/// Returns queries of the tables beside those that are computed from their rows, such as
+/// `unnest(t.l)`, if `error` says that a name in such a table was not found.
 pub(crate) fn lateral_sources(statement: &mut Statement, error: &DataFusionError) -> Vec<Statement> {
     let DataFusionError::SchemaError(schema_error, _) = error.find_root() else { return vec![] };
     match schema_error.as_ref() {
@@ -71,7 +71,7 @@ impl Names<'_> {
         self.replace_of(name, None)
     }
 
-    /// As [`Self::replace`], by the columns of one table if it is given.
+    /// Like [`Self::replace`], but with the columns of `table` only, if it is given.
     fn replace_of(&mut self, name: &mut Ident, table: Option<&str>) -> ControlFlow<Box<Error>> {
         if name.quote_style.is_some() {
             return ControlFlow::Continue(());
@@ -102,7 +102,8 @@ impl Names<'_> {
         ControlFlow::Continue(())
     }
 
-    /// Replaces `name` by the one column that it matches in another case, whatever its own.
+    /// Replaces a name without quotes by the only column that it matches in any case. The planner
+    /// compares these names as they are written.
     fn replace_exact(&mut self, name: &mut Ident) {
         let matching: BTreeSet<&str> =
             self.known.iter().map(Column::name).filter(|known| known.eq_ignore_ascii_case(&name.value)).collect();
@@ -114,8 +115,8 @@ impl Names<'_> {
         }
     }
 
-    /// Writes `ON "key" = "KEY"` for `USING ("key")`, which one table has as it is written, and the
-    /// other in another case.
+    /// Replaces `USING ("key")` by `ON "key" = "KEY"`, if one table has the column as it is written
+    /// and the other in another case.
     fn replace_using(&mut self, join: &mut Join) {
         use JoinOperator::{Inner, Left, LeftOuter, Right, RightOuter};
         let one = match columns_of_using(join).as_slice() {
@@ -143,7 +144,8 @@ impl Names<'_> {
         self.replaced = true;
     }
 
-    /// The column that DuckDB calls `column0`, without a header: they are counted from one here.
+    /// Replaces DuckDB's `column0`, a column without a header, by `column_1`: here they count from
+    /// 1.
     fn replace_numbered(&mut self, name: &mut Ident) {
         let number = name.value.to_ascii_lowercase().strip_prefix("column").and_then(|at| at.parse::<usize>().ok());
         let Some(own) = number.map(|number| format!("column_{}", number.saturating_add(1))) else { return };
@@ -194,7 +196,7 @@ impl VisitorMut for Names<'_> {
     }
 }
 
-/// The columns of `* EXCLUDE (…)`, which the planner compares as they are written.
+/// Returns the columns of `* EXCLUDE (…)`, which the planner compares as they are written.
 fn columns_of_wildcard(item: &mut SelectItem) -> Vec<&mut Ident> {
     match item {
         SelectItem::Wildcard(options) | SelectItem::QualifiedWildcard(_, options) => excluded(options),
@@ -202,7 +204,7 @@ fn columns_of_wildcard(item: &mut SelectItem) -> Vec<&mut Ident> {
     }
 }
 
-/// The columns of `USING (…)`.
+/// Returns the columns of `USING (…)`.
 fn columns_of_using(join: &mut Join) -> Vec<&mut Ident> {
     use JoinOperator::{FullOuter, Inner, Left, LeftOuter, Right, RightOuter};
     let constraint = match &mut join.join_operator {
@@ -260,7 +262,7 @@ mod tests {
         );
         assert_eq!(all("EXPLAIN SELECT vendorid FROM t").unwrap(), "EXPLAIN SELECT \"VendorID\" FROM t");
         assert_eq!(all("SELECT \"vendorid\" FROM t"), None, "exact");
-        // Another table may have it in another case.
+        // Another table may have the column in another case.
         let two = all("SELECT t.vendorid FROM t JOIN u ON t.vendorid = u.VENDORID").unwrap();
         assert_eq!(two, "SELECT t.\"VendorID\" FROM t JOIN u ON t.\"VendorID\" = u.VENDORID");
         assert_eq!(all("SELECT vendor FROM t"), None);

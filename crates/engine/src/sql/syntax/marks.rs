@@ -6,13 +6,14 @@ use datafusion::sql::sqlparser::ast::{Expr, Ident};
 
 use super::visit::any_expression;
 
-/// Begins such a name: a character for private use, which no column's name has.
+/// Prefix of such a name. It has a character for private use, which is in no column's name.
 pub(super) const MARK: &str = "\u{f8fb}columns ";
 
-/// Begins the text of a name that stands for all columns as arguments of a call.
+/// Prefix of the text of a name that stands for all columns as arguments of a call.
 pub(super) const UNPACKED: &str = "arguments ";
 
-/// A name, in quotes, that stands for all columns as arguments of a call; another one each time.
+/// Returns a name, in quotes, that stands for all columns as arguments of a call; a different one
+/// each time.
 pub(super) fn unpacked() -> String {
     let number = RandomState::new().build_hasher().finish();
     Ident::with_quote('"', format!("{MARK}{number} {UNPACKED}*")).to_string()

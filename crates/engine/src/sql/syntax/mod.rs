@@ -1,5 +1,5 @@
-//! Rewrites of the syntax tree, where the parser (sqlparser 0.62) or the planner takes a statement
-//! for something else, or ignores a part of it.
+//! Rewrites of the syntax tree, for statements that the parser (sqlparser 0.62) or the planner
+//! misreads, or of which it ignores a part.
 //!
 //! | written | rewritten to |
 //! | --- | --- |
@@ -89,11 +89,11 @@ use pushdowndb_contract::Result;
 use parts::Rewrite;
 use visit::walk;
 
-/// Rewrites `statement` to what DataFusion plans as it was meant.
+/// Rewrites `statement` so that DataFusion plans what is meant.
 ///
 /// # Errors
 ///
-/// A clause or a statement would be ignored.
+/// Returns an error if a clause or a statement would be ignored.
 pub(crate) fn rewrite(statement: &mut Statement) -> Result<()> {
     settings::rewrite(statement);
     let rewrite_all = &mut Rewrite::default();
@@ -104,7 +104,7 @@ pub(crate) fn rewrite(statement: &mut Statement) -> Result<()> {
             list_tables(statement);
             delete_all(statement);
             make_durable(statement);
-            // Names are those that were written, so they come before what changes expressions.
+            // Columns are named by their text as written, so this comes before expressions change.
             lambdas::restore(statement);
             columns::mark(statement);
             headers::name_statement(statement);
@@ -136,7 +136,7 @@ pub(crate) fn rewrite(statement: &mut Statement) -> Result<()> {
 }
 
 /// Rewrites SHOW COLUMNS to DESCRIBE: DataFusion looks columns up in the information schema, which
-/// has no files and looks at all tables.
+/// has no files and opens all tables.
 fn describe_columns(statement: &mut SqlStatement) {
     let SqlStatement::ShowColumns { show_options, .. } = statement else { return };
     let Some(ShowStatementIn { parent_name: Some(name), .. }) = &show_options.show_in else { return };
@@ -161,7 +161,8 @@ fn delete_all(statement: &mut SqlStatement) {
     }
 }
 
-/// Rewrites SHOW TABLES and SHOW ALL TABLES, of which DataFusion shows the information schema's own too.
+/// Rewrites SHOW TABLES and SHOW ALL TABLES to a query without the information schema's own tables,
+/// which DataFusion would show, too.
 fn list_tables(statement: &mut SqlStatement) {
     const QUERY: &str = "SELECT table_catalog, table_schema, table_name, table_type FROM information_schema.tables \
                          WHERE table_schema <> 'information_schema' ORDER BY table_schema, table_name";
@@ -185,7 +186,8 @@ fn list_tables(statement: &mut SqlStatement) {
     }
 }
 
-/// Makes tables and views of the session of TEMP ones, and known types of those of columns.
+/// Turns TEMP tables and views into ordinary ones of the session, and types of columns into ones
+/// that DataFusion has.
 fn make_durable(statement: &mut SqlStatement) {
     match statement {
         SqlStatement::CreateTable(table) => {

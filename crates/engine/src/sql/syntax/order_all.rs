@@ -2,7 +2,8 @@
 
 use datafusion::sql::sqlparser::ast::{Expr, Ident, OrderByExpr, OrderByKind, Query, SelectItem, SetExpr, Value};
 
-/// Rewrites `ORDER BY ALL` to the positions of the columns, or for `*` to the planner's own.
+/// Rewrites `ORDER BY ALL` to the positions of the columns, or to the planner's own form if there
+/// is a `*`.
 pub(super) fn rewrite(query: &mut Query) {
     let Some(order) = &mut query.order_by else { return };
     let OrderByKind::Expressions(keys) = &order.kind else { return };

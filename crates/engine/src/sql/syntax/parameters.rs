@@ -1,4 +1,4 @@
-//! Statements that `PREPARE` of SQL keeps, and the values that `EXECUTE` gives to their parameters.
+//! The statements of SQL's `PREPARE`, and the values that `EXECUTE` gives to their parameters.
 
 use std::cell::Cell;
 
@@ -18,11 +18,11 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    /// The statement with `values` for its parameters.
+    /// Returns the statement with `values` for its parameters.
     ///
     /// # Errors
     ///
-    /// There are fewer values than parameters, or more.
+    /// Returns an error if there are fewer values than parameters, or more.
     pub(crate) fn with_values(&self, values: &[Expr]) -> Result<Statement> {
         let mut statement = self.statement.clone();
         let wanted = Cell::new(0);
@@ -41,7 +41,7 @@ impl Prepared {
         Ok(statement)
     }
 
-    /// A value in the type that was declared for the parameter at `place`.
+    /// Casts a value to the type that was declared for the parameter at `place`, if there is one.
     fn typed(&self, place: usize, value: &Expr) -> Expr {
         match self.types.get(place) {
             None => value.clone(),

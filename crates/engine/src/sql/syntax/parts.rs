@@ -15,13 +15,13 @@ use super::{
     relations, rows, times, types, using,
 };
 
-/// The digits of the widest decimal.
+/// Maximum precision of a decimal.
 const MAX_DECIMAL_DIGITS: u64 = 76;
 
 /// Rewrites all parts of a statement.
 #[derive(Default)]
 pub(super) struct Rewrite {
-    /// Calls of reading functions so far.
+    /// Number of calls of reading functions so far.
     calls: usize,
 }
 

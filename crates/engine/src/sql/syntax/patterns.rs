@@ -1,5 +1,5 @@
 //! Patterns that DataFusion 55.2 misreads: LIKE with another escape character than the backslash,
-//! and SIMILAR TO, which it takes for a regular expression.
+//! and SIMILAR TO, which it reads as a regular expression.
 
 use std::iter::Peekable;
 use std::str::Chars;
@@ -79,7 +79,7 @@ fn with_backslashes(pattern: &str, escape: Option<char>) -> String {
     written
 }
 
-/// The regular expression that matches the same texts as a pattern of SIMILAR TO.
+/// Returns the regular expression that matches the same texts as a pattern of SIMILAR TO.
 fn regular_expression(pattern: &str, escape: Option<char>) -> String {
     let mut written = String::from("(?s)^(?:");
     let mut characters = pattern.chars().peekable();
@@ -106,7 +106,7 @@ fn literal(written: &mut String, character: char) {
     written.push(character);
 }
 
-/// Appends a class of characters, whose `[` was read.
+/// Appends a class of characters, whose `[` was read already.
 fn class(written: &mut String, characters: &mut Peekable<Chars<'_>>, escape: Option<char>) {
     written.push('[');
     written.extend(characters.next_if_eq(&'^'));

@@ -1,14 +1,15 @@
 //! `a ^ b` and `a ** b`, a power in DuckDB and PostgreSQL.
 //!
-//! The parser lets `^` bind less than `+`. Here it binds more than all operators but signs, and from
-//! the left: `-2 ^ 2` is 4, `2 * 3 ^ 2` is 18. So the top of an expression with a power is a power as
-//! the parser reads it, whose operands hold the operators that bind less.
+//! The parser gives `^` a lower precedence than `+`. Here it has a higher precedence than all
+//! operators except signs, and is left-associative: `-2 ^ 2` is 4, `2 * 3 ^ 2` is 18. So the
+//! parser's tree of an expression with a power has a power at its top, whose operands contain the
+//! operators that bind less.
 
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Value};
 
 use super::calls::call;
 
-/// Makes calls of `power` of the operators in `expr`.
+/// Replaces the powers in `expr` by calls of `power`.
 pub(super) fn rewrite(expr: &mut Expr) {
     if let Expr::BinaryOp { op: BinaryOperator::BitwiseXor, .. } = expr {
         let (operands, operators) = flatten(std::mem::replace(expr, Expr::value(Value::Null)));
@@ -16,7 +17,8 @@ pub(super) fn rewrite(expr: &mut Expr) {
     }
 }
 
-/// How much an operator between which and a power brackets would be needed binds; `None` for others.
+/// Returns the precedence of an operator that is regrouped around a power; `None` for other
+/// operators.
 fn binding(op: &BinaryOperator) -> Option<u8> {
     Some(match op {
         BinaryOperator::BitwiseXor => 4,
@@ -31,11 +33,11 @@ fn binding(op: &BinaryOperator) -> Option<u8> {
     })
 }
 
-/// The operands and the operators between them, in the order in which they are written. A loop: a
-/// long sum is as deep as it is long.
+/// Returns the operands and the operators between them, in the order in which they are written. It
+/// is a loop, since the tree of a long sum is as deep as the sum is long.
 fn flatten(expr: Expr) -> (Vec<Expr>, Vec<BinaryOperator>) {
     let (mut operands, mut operators) = (Vec::new(), Vec::new());
-    // What stands further right, each with the operator before it.
+    // What stands further right, each part with the operator before it.
     let mut rest: Vec<(BinaryOperator, Expr)> = Vec::new();
     let mut next = expr;
     loop {
@@ -53,8 +55,8 @@ fn flatten(expr: Expr) -> (Vec<Expr>, Vec<BinaryOperator>) {
     }
 }
 
-/// The expression of operands with operators between them, of which those that bind alike go from the
-/// left.
+/// Builds the expression of operands and the operators between them. Operators of the same
+/// precedence are left-associative.
 fn grouped(operands: Vec<Expr>, operators: Vec<BinaryOperator>) -> Expr {
     let mut operands = operands.into_iter();
     let mut stack = vec![operands.next().unwrap_or_else(|| Expr::value(Value::Null))];
@@ -72,7 +74,7 @@ fn grouped(operands: Vec<Expr>, operators: Vec<BinaryOperator>) -> Expr {
     stack.pop().unwrap_or_else(|| Expr::value(Value::Null))
 }
 
-/// Makes one operand of the last two and the last operator.
+/// Combines the last two operands by the last operator.
 fn close(stack: &mut Vec<Expr>, open: &mut Vec<BinaryOperator>) {
     if let (Some(op), Some(right), Some(left)) = (open.pop(), stack.pop(), stack.pop()) {
         stack.push(match op {
@@ -120,7 +122,7 @@ mod tests {
         let mut expr = Parser::new(&GenericDialect {}).try_with_sql(&sql).unwrap().parse_expr().unwrap();
         let ran = std::thread::Builder::new().stack_size(1 << 20).spawn(move || {
             rewrite(&mut expr);
-            // Dropping it is as deep as it is long.
+            // Dropping it would recurse as deep as it is long.
             std::mem::forget(expr);
         });
         ran.unwrap().join().unwrap();

@@ -12,8 +12,8 @@ use super::calls::call;
 use super::visit::{visit, walk};
 use crate::catalog::{Call, FILENAME};
 
-/// Turns the call of a reading function into a table whose name is the text of the call, with the
-/// function's name as its alias; further ones of a statement get a number. `calls` counts them.
+/// Turns the call of a reading function into a table whose name is the text of the call. Its alias
+/// is the function's name, and after the first call of a statement a number; `calls` counts them.
 pub(super) fn name_call(table: &mut TableFactor, calls: &mut usize) {
     let TableFactor::Table { name, alias, args: args @ Some(_), .. } = table else { return };
     let Some(function) = name.0.first().and_then(|part| part.as_ident()).filter(|_| name.0.len() == 1) else { return };
@@ -30,7 +30,7 @@ pub(super) fn name_call(table: &mut TableFactor, calls: &mut usize) {
 }
 
 /// Replaces `filename` by `input_file_name()`, after planning failed with `error` because no column
-/// is called so. Returns whether there was any.
+/// has that name. Returns whether anything was replaced.
 pub(crate) fn name_files(statement: &mut Statement, error: &DataFusionError) -> bool {
     let DataFusionError::SchemaError(schema_error, _) = error.find_root() else { return false };
     let SchemaError::FieldNotFound { field, .. } = schema_error.as_ref() else { return false };
@@ -54,7 +54,7 @@ impl VisitorMut for Files {
     type Break = ();
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
-        // The name of the output stays; ORDER BY means it.
+        // The output column keeps its name, to which ORDER BY refers.
         for item in &mut select.projection {
             if let SelectItem::UnnamedExpr(expr) = item
                 && is_filename(expr)

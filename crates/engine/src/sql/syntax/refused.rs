@@ -1,4 +1,4 @@
-//! Statements and clauses that the parser reads and the planner would ignore: an error instead.
+//! Errors for statements and clauses that the parser accepts and the planner would ignore.
 
 use datafusion::sql::sqlparser::ast::{
     ColumnDef, ColumnOption, CreateTable, GroupByExpr, JoinConstraint, JoinOperator, Query, Select, Statement,
@@ -6,7 +6,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use pushdowndb_contract::{Error, Result};
 
-/// Refuses a statement that would do nothing.
+/// Fails for a statement that would do nothing.
 pub(crate) fn check_statement(statement: &Statement) -> Result<()> {
     let transaction = "there are no transactions: each statement takes effect, or fails, by itself";
     let (name, reason) = match statement {
@@ -22,13 +22,13 @@ pub(crate) fn check_statement(statement: &Statement) -> Result<()> {
     Err(Error::unsupported(format!("{name} is not supported: {reason}")))
 }
 
-/// Refuses keys of a table in memory. NOT NULL and DEFAULT are enforced.
+/// Fails if a table in memory has keys. NOT NULL and DEFAULT are enforced.
 fn check_table(table: &CreateTable) -> Result<()> {
     check_constraints(&table.columns, &table.constraints)
 }
 
-/// Refuses constraints that nothing enforces, and options of columns that would be ignored. The
-/// optimizer relies on keys, so rows that violate them would give wrong answers.
+/// Fails for constraints that nothing enforces, and for options of columns that would be ignored.
+/// The optimizer relies on keys, so rows that violate them would give wrong answers.
 pub(crate) fn check_constraints(columns: &[ColumnDef], constraints: &[TableConstraint]) -> Result<()> {
     let of_column = |option: &ColumnOption| match option {
         ColumnOption::Null | ColumnOption::NotNull | ColumnOption::Default(_) | ColumnOption::Comment(_) => None,
@@ -55,7 +55,7 @@ pub(crate) fn check_constraints(columns: &[ColumnDef], constraints: &[TableConst
     }
 }
 
-/// The error for a clause at the end of a query that would be ignored.
+/// Returns the error for a clause at the end of a query that would be ignored.
 pub(crate) fn clause_of_query(query: &Query) -> Option<Error> {
     if let Some(lock) = query.locks.first() {
         let message = format!("{lock} is not supported: there is nothing to lock in a table of objects");
@@ -70,7 +70,7 @@ pub(crate) fn clause_of_query(query: &Query) -> Option<Error> {
     Some(ignored(clause))
 }
 
-/// The error for a clause of a SELECT that would be ignored.
+/// Returns the error for a clause of a SELECT that would be ignored.
 pub(crate) fn clause_of_select(select: &Select) -> Option<Error> {
     let joins = select.from.iter().flat_map(|from| &from.joins);
     if let Some(error) = joins.filter_map(|join| self::join(&join.join_operator, false)).next() {
@@ -94,8 +94,8 @@ fn ignored(clause: &str) -> Error {
     Error::unsupported(format!("{clause} is not supported"))
 }
 
-/// The error for a join without a condition, which would be a product of all rows, and for one in
-/// brackets whose columns would come from the side that may have no row.
+/// Returns the error for a join without a condition, which would be a product of all rows, and for
+/// a `nested` outer join with USING, whose columns would come from the side that may have no row.
 fn join(join: &JoinOperator, nested: bool) -> Option<Error> {
     let (is_outer, constraint) = match join {
         JoinOperator::Right(constraint)
@@ -119,7 +119,7 @@ fn join(join: &JoinOperator, nested: bool) -> Option<Error> {
     }
 }
 
-/// The error for a clause behind a table that would be ignored.
+/// Returns the error for a clause after a table that would be ignored.
 pub(crate) fn clause_of_table(table: &TableFactor) -> Option<Error> {
     match table {
         TableFactor::Table { version: Some(_), .. } => Some(ignored("a version of a table")),

@@ -1,4 +1,4 @@
-//! Tables with something behind them that DataFusion lacks, as subqueries:
+//! Tables with clauses that DataFusion lacks, rewritten to subqueries:
 //!
 //! | written | rewritten to |
 //! | --- | --- |
@@ -100,7 +100,7 @@ pub(super) fn rewrite(table: &mut TableFactor) -> Result<()> {
     Ok(())
 }
 
-/// Adds the numbers of the elements as another list, for WITH ORDINALITY.
+/// Adds the ordinal numbers of the elements as another list, for WITH ORDINALITY.
 fn number_elements(lists: &mut Vec<Expr>, alias: &mut Option<TableAlias>) -> Result<()> {
     let [list] = lists.as_slice() else {
         return Err(Error::unsupported("WITH ORDINALITY takes one list"));
@@ -120,7 +120,7 @@ fn number_elements(lists: &mut Vec<Expr>, alias: &mut Option<TableAlias>) -> Res
     Ok(())
 }
 
-/// Names semi and anti joins by their sides, as the planner wants them.
+/// Turns semi and anti joins into left semi and left anti joins, as the planner requires.
 pub(super) fn name_halves_of_joins(select: &mut Select) {
     for join in select.from.iter_mut().flat_map(|from| &mut from.joins) {
         join.join_operator = match std::mem::replace(&mut join.join_operator, JoinOperator::CrossApply) {
@@ -131,7 +131,8 @@ pub(super) fn name_halves_of_joins(select: &mut Select) {
     }
 }
 
-/// Makes calls of array literals: the planner does not find columns of other tables in a literal.
+/// Replaces array literals by calls: the planner does not find columns of other tables in a
+/// literal.
 fn call_for_arrays(expr: &mut Expr) {
     each_expression(expr, &mut |expr| {
         if let Expr::Array(array) = expr {
@@ -140,8 +141,8 @@ fn call_for_arrays(expr: &mut Expr) {
     });
 }
 
-/// The query of a sample of `table`. With a seed rows are chosen by a number made of their values,
-/// so the same ones each time.
+/// Returns a query for a sample of `table`. With a seed, rows are chosen by a hash of their values,
+/// so that they are the same each time.
 fn sampled(table: &str, sample: &TableSampleKind) -> Result<String> {
     let (TableSampleKind::BeforeTableAlias(sample) | TableSampleKind::AfterTableAlias(sample)) = sample;
     let TableSample { name, quantity, seed, bucket, offset, .. } = sample.as_ref();
@@ -165,7 +166,7 @@ fn sampled(table: &str, sample: &TableSampleKind) -> Result<String> {
     let of_row = seed.as_ref().map(|seed| format!("hash({seed}, {})", marks::unpacked()));
     if in_rows {
         let order = of_row.unwrap_or_else(|| "random()".to_owned());
-        // The number stays a column up to the sort, which fails without any.
+        // The number remains a column up to the sort, which fails without any column.
         return Ok(format!(
             "SELECT * EXCLUDE (sampled_by) FROM (SELECT *, {order} AS sampled_by FROM {table} ORDER BY sampled_by \
              LIMIT {number})"
@@ -177,7 +178,7 @@ fn sampled(table: &str, sample: &TableSampleKind) -> Result<String> {
         let share = (percent / 100.0 * WHOLE as f64).round() as u64;
         let (seed, is_repeatable) = match seed {
             Some(seed) => (seed, 1),
-            // Another one for each statement.
+            // Each statement without a seed gets another one.
             None => ((RandomState::new().build_hasher().finish() >> 32).to_string(), 0),
         };
         return Ok(format!("SELECT * FROM {table} WHERE {NAME}({share}, {seed}, {is_repeatable})"));
@@ -189,7 +190,7 @@ fn sampled(table: &str, sample: &TableSampleKind) -> Result<String> {
     Ok(format!("SELECT * FROM {table} WHERE {condition}"))
 }
 
-/// The query that turns rows into columns: one for each of `values` and each aggregate.
+/// Returns the query that turns rows into columns: one for each of `values` and each aggregate.
 pub(crate) fn pivoted(
     table: &str,
     aggregates: &[ExprWithAlias],
@@ -246,7 +247,7 @@ pub(crate) fn pivoted(
     })
 }
 
-/// The query that turns `columns` into rows of their names and values.
+/// Returns the query that turns `columns` into rows of their names and values.
 pub(crate) fn unpivoted(
     table: &str,
     value: &str,

@@ -11,7 +11,8 @@
 
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator};
 
-/// The equivalent comparison of fields; `None` unless `expr` compares rows of the same length.
+/// Returns the equivalent comparison of fields; `None` unless `expr` compares rows of the same
+/// length.
 pub(crate) fn by_fields(expr: &Expr) -> Option<Expr> {
     match expr {
         Expr::BinaryOp { left, op, right } => compare(fields(left)?, op, fields(right)?),
@@ -52,7 +53,7 @@ fn compare(left: &[Expr], op: &BinaryOperator, right: &[Expr]) -> Option<Expr> {
         Eq => all_of(pairs().map(|pair| of(&Eq, pair)).collect(), &And),
         NotEq => all_of(pairs().map(|pair| of(&NotEq, pair)).collect(), &Or),
         Lt | LtEq | Gt | GtEq => {
-            // Only the last fields may also be equal.
+            // Only the last fields may be compared for equality, too.
             let strict = if matches!(op, Lt | LtEq) { &Lt } else { &Gt };
             let cases = (0..left.len()).map(|at| {
                 let op = if at + 1 == left.len() { op } else { strict };

@@ -1,9 +1,9 @@
-//! `SET` and `RESET` of settings of ours, as DataFusion can plan them.
+//! `SET` and `RESET` of the settings `pushdown.*`, rewritten to what DataFusion can plan.
 //!
 //! | written | rewritten to |
 //! | --- | --- |
 //! | `SET pushdown.threads = 4` | `SET datafusion.execution.target_partitions = 4` |
-//! | `SET threads = 4`, `SET memory_limit = '1G'`, `SET TimeZone = 'UTC'` | the same by our names |
+//! | `SET threads = 4`, `SET memory_limit = '1G'`, `SET TimeZone = 'UTC'` | `SET pushdown.…` |
 //! | `SET datafusion.runtime.memory_limit = '1G'` | `SET pushdown.memory = '1G'` |
 //! | `RESET pushdown.level` | `SET pushdown.level = 'auto'`: DataFusion resets its own settings only |
 
@@ -17,7 +17,7 @@ use crate::settings::PushdownOptions;
 /// Short names of settings of DataFusion that users look for.
 pub(crate) const ALIASES: [(&str, &str); 7] = [
     ("pushdown.threads", "datafusion.execution.target_partitions"),
-    // As DuckDB and PostgreSQL call them.
+    // Their names in DuckDB and PostgreSQL.
     ("threads", "datafusion.execution.target_partitions"),
     ("worker_threads", "datafusion.execution.target_partitions"),
     ("timezone", "datafusion.execution.time_zone"),
@@ -26,14 +26,14 @@ pub(crate) const ALIASES: [(&str, &str); 7] = [
     ("temp_directory", "pushdown.spill_disk"),
 ];
 
-/// Settings of DataFusion in whose place there are ours.
+/// Settings of DataFusion that settings `pushdown.*` replace.
 pub(crate) const REPLACED: [(&str, &str); 3] = [
     ("datafusion.runtime.memory_limit", "pushdown.memory"),
     ("datafusion.runtime.temp_directory", "pushdown.spill_disk"),
     ("datafusion.runtime.max_temp_directory_size", "pushdown.spill_disk_bytes"),
 ];
 
-/// Rewrites a SET or RESET of a setting of ours, or of a short name.
+/// Rewrites a SET or RESET of a setting `pushdown.*` or of a short name.
 pub(super) fn rewrite(statement: &mut Statement) {
     match statement {
         Statement::Statement(set) => {
@@ -60,8 +60,8 @@ pub(super) fn rewrite(statement: &mut Statement) {
     }
 }
 
-/// The name under which the setting `name` is kept: DataFusion's for a short one, ours for one that
-/// we replace.
+/// Returns the name under which the setting `name` is stored: the full name of a short one, and the
+/// replacement of one of DataFusion's that is replaced.
 pub(crate) fn full_name(name: &str) -> &str {
     let mut all = ALIASES.iter().chain(&REPLACED);
     all.find(|(other, _)| other.eq_ignore_ascii_case(name)).map_or(name, |(_, full)| full)
@@ -78,20 +78,20 @@ fn written(name: &ObjectName) -> String {
     parts.collect::<Vec<_>>().join(".")
 }
 
-/// The default of the setting `name`, if it is one of ours.
+/// Returns the default of the setting `name`, if it is one of `pushdown.*`.
 fn default_of(name: &str) -> Option<String> {
     let own = is_ours(name).then(|| PushdownOptions::default().entries())?;
     let key = name.get(PushdownOptions::PREFIX.len() + 1..)?;
     own.into_iter().find(|entry| entry.key.eq_ignore_ascii_case(key))?.value
 }
 
-/// Whether `name` is that of a setting of ours.
+/// Returns whether `name` is that of a setting `pushdown.*`.
 pub(crate) fn is_ours(name: &str) -> bool {
     let prefix = name.split_once('.').map(|(prefix, _)| prefix);
     prefix.is_some_and(|prefix| prefix.eq_ignore_ascii_case(PushdownOptions::PREFIX))
 }
 
-/// The hint to quote the value, if `sql` is a SET whose value has no quotes; otherwise `error`.
+/// Returns the hint to quote the value if `sql` is a SET whose value has no quotes, else `error`.
 pub(crate) fn hint_quotes(sql: &str, error: Error) -> Error {
     let Some((name, value)) = sql.trim().trim_end_matches(';').split_once('=') else { return error };
     let mut words = name.split_whitespace();

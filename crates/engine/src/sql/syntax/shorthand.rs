@@ -1,4 +1,4 @@
-//! Short spellings of DuckDB and PostgreSQL that the parser does not read, in the tokens.
+//! Short spellings of DuckDB and PostgreSQL that the parser does not read, replaced in the tokens.
 //!
 //! | written | read |
 //! | --- | --- |
@@ -15,17 +15,17 @@
 use datafusion::sql::sqlparser::tokenizer::{Span, Token, TokenWithSpan};
 use pushdowndb_contract::{Error, Result};
 
-/// The tokens without blanks, and without these spellings.
+/// Returns the tokens without blanks, and with these spellings replaced.
 ///
 /// # Errors
 ///
-/// A POSITIONAL JOIN, which the parser would take for an alias.
+/// Returns an error for a POSITIONAL JOIN, which the parser would read as an alias.
 pub(super) fn replaced(tokens: &[TokenWithSpan]) -> Result<Vec<TokenWithSpan>> {
     let is_blank = |token: &TokenWithSpan| matches!(token.token, Token::Whitespace(_));
     let words: Vec<TokenWithSpan> = tokens.iter().filter(|token| !is_blank(token)).cloned().collect();
     let words = comprehended(words);
     let mut read: Vec<TokenWithSpan> = Vec::with_capacity(words.len());
-    // The brackets of `IN [` that are open, by their depth.
+    // The depths at which a bracket of `IN [` is open.
     let mut lists = Vec::new();
     let mut depth = 0_usize;
     let mut at = 0;
@@ -128,12 +128,12 @@ fn opens(token: Option<&TokenWithSpan>) -> bool {
     token.is_some_and(|token| token.token == Token::LParen)
 }
 
-/// Whether `next` is `expected` and stands directly behind `token`.
+/// Returns whether `next` is `expected` and directly follows `token`.
 fn is_next_to(token: &TokenWithSpan, next: &TokenWithSpan, expected: &Token) -> bool {
     next.token == *expected && token.span.end == next.span.start
 }
 
-/// Whether an operand ends with `token`.
+/// Returns whether an operand ends with `token`.
 fn ends_operand(token: &TokenWithSpan) -> bool {
     const NONE: [&str; 27] = [
         "ALL",
@@ -174,19 +174,20 @@ fn ends_operand(token: &TokenWithSpan) -> bool {
     }
 }
 
-/// Whether a column of a SELECT begins behind `token`.
+/// Returns whether a column of a SELECT begins after `token`.
 fn begins_item(token: Option<&TokenWithSpan>) -> bool {
     token.is_some_and(|token| token.token == Token::Comma || is_word(token, "SELECT") || is_word(token, "DISTINCT"))
 }
 
-/// Whether `tokens` are those of a join, behind its first word.
+/// Returns whether `tokens` continue a join after its first word.
 fn joins(tokens: &[TokenWithSpan]) -> bool {
     let mut rest = tokens.iter();
     let first = rest.find(|token| !["LEFT", "RIGHT", "FULL", "INNER", "OUTER"].iter().any(|word| is_word(token, word)));
     is_join(first)
 }
 
-/// `COLUMNS(c -> condition)` for the condition of a `*` that `tokens` begin with, and its length.
+/// Returns `COLUMNS(c -> condition)` for the condition of a `*` that `tokens` begin with, and the
+/// number of its tokens.
 fn chosen(tokens: &[TokenWithSpan]) -> Option<(Vec<Token>, usize)> {
     let not = usize::from(tokens.first().is_some_and(|token| is_word(token, "NOT")));
     let operator = tokens.get(not)?;
@@ -205,7 +206,7 @@ fn chosen(tokens: &[TokenWithSpan]) -> Option<(Vec<Token>, usize)> {
     if is_pattern && !is_word(operator, "GLOB") {
         read.extend([column(), operator.token.clone(), Token::SingleQuotedString(text.clone())]);
     } else {
-        // A part of the name will do, as in DuckDB.
+        // The pattern may match a part of the name, as in DuckDB.
         let pattern = if similar { text.clone() } else { regex_of_glob(text) };
         read.extend([Token::make_word("regexp_matches", None), Token::LParen, column(), Token::Comma]);
         read.extend([Token::SingleQuotedString(pattern), Token::RParen]);
@@ -214,7 +215,7 @@ fn chosen(tokens: &[TokenWithSpan]) -> Option<(Vec<Token>, usize)> {
     Some((read, length + 1))
 }
 
-/// The regular expression of a pattern with `*`, `?` and `[…]`.
+/// Returns the regular expression of a pattern with `*`, `?` and `[…]`.
 fn regex_of_glob(glob: &str) -> String {
     let mut regex = "^".to_owned();
     let mut in_set = false;
@@ -235,8 +236,8 @@ fn regex_of_glob(glob: &str) -> String {
     regex
 }
 
-/// Replaces lists that are computed from others by calls of functions of lists. A list within another
-/// comes first, since its FOR does, and what is made of it is looked through again.
+/// Replaces list comprehensions by calls of list functions. A comprehension within another is
+/// replaced first, since its FOR comes first, and the result is searched again.
 fn comprehended(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let mut looked_through = 0;
     loop {
@@ -252,7 +253,7 @@ fn comprehended(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     }
 }
 
-/// The tokens with the list at whose FOR `found` was written as calls.
+/// Returns the tokens with the comprehension `found`, whose FOR is at `for_at`, written as calls.
 fn as_calls(tokens: &[TokenWithSpan], for_at: usize, found: Comprehension) -> Vec<TokenWithSpan> {
     let Comprehension { from, to, parameter, list, condition } = found;
     let span = tokens.get(from).map_or_else(Span::empty, |token| token.span);
@@ -284,7 +285,7 @@ fn as_calls(tokens: &[TokenWithSpan], for_at: usize, found: Comprehension) -> Ve
     read
 }
 
-/// The places of the parts of `[… FOR parameter IN list IF condition]`.
+/// The positions of the parts of `[… FOR parameter IN list IF condition]`.
 struct Comprehension {
     from: usize,
     to: usize,
@@ -332,7 +333,7 @@ fn comprehension(tokens: &[TokenWithSpan], for_at: usize) -> Option<Comprehensio
     None
 }
 
-/// Whether the word at `at` is a call within an expression: behind an operator or a comma.
+/// Returns whether the word at `at` is a call within an expression: after an operator or a comma.
 fn opens_call(tokens: &[TokenWithSpan], at: usize) -> bool {
     let before = at.checked_sub(1).and_then(|before| tokens.get(before));
     !before.is_some_and(ends_operand)

@@ -1,5 +1,4 @@
-//! The tables of a SELECT as a query of their own, whose columns tell what names in the SELECT
-//! mean.
+//! The tables of a SELECT as a query of their own. Its columns tell what names in the SELECT mean.
 
 use std::ops::ControlFlow;
 
@@ -11,8 +10,8 @@ use datafusion::sql::sqlparser::ast::{
 use super::parsed::query;
 use super::visit::visit;
 
-/// For each SELECT for which `is_one` holds, `SELECT * FROM` its tables without those that are
-/// computed from the rows of others.
+/// Returns, for each SELECT for which `is_one` holds, `SELECT * FROM` its tables, without those
+/// that are computed from the rows of others.
 pub(crate) fn of_selects(statement: &mut Statement, is_one: &mut dyn FnMut(&Select) -> bool) -> Vec<Statement> {
     let with = match &*statement {
         Statement::Statement(tree) => match tree.as_ref() {

@@ -1,4 +1,4 @@
-//! `SELECT s.* FROM t`, the fields of a column `s`, which the planner takes for a table.
+//! `SELECT s.* FROM t`, the fields of a column `s`, which the planner reads as a table.
 
 use std::ops::ControlFlow;
 
@@ -15,11 +15,11 @@ use super::sources;
 use super::visit::visit;
 use super::wildcards::excluded;
 
-/// A name before `.*` that is no table.
+/// A name before `.*` that is not a table.
 pub(crate) struct StructStar(String);
 
 impl StructStar {
-    /// The name for which planning failed with `error`.
+    /// Returns the name before `.*` that made planning fail with `error`; `None` for other errors.
     pub(crate) fn of(error: &DataFusionError) -> Option<Self> {
         let message = error.find_root().to_string();
         message.split_once("Invalid qualifier ").map(|(_, name)| Self(name.replace('"', "")))
@@ -34,13 +34,13 @@ impl StructStar {
         }
     }
 
-    /// Queries of the tables of the SELECTs that have it.
+    /// Returns queries of the tables of the SELECTs that have this star.
     pub(crate) fn sources(&self, statement: &mut Statement) -> Vec<Statement> {
         sources::of_selects(statement, &mut |select| select.projection.iter().any(|item| self.is(item)))
     }
 
     /// Replaces `s.*` by the fields of the column `s` in `tables`, or by `unnest(s)` if they do not
-    /// have it. Returns whether there was any.
+    /// have it. Returns whether anything was replaced.
     pub(crate) fn unpack(&self, statement: &mut Statement, tables: &[DFSchemaRef]) -> bool {
         let mut stars = Stars { star: self, tables, replaced: false };
         let done = visit(statement, &mut stars);
@@ -56,7 +56,8 @@ struct Stars<'a> {
 }
 
 impl Stars<'_> {
-    /// The fields of the column of this name, in any case if it is only one.
+    /// Returns the fields of the column of this name. A name without quotes also matches in another
+    /// case.
     fn fields(&self, name: &ObjectName) -> Option<&Fields> {
         let column = name.0.last()?.as_ident()?;
         let all = || self.tables.iter().flat_map(|schema| schema.fields());

@@ -20,7 +20,7 @@ pub(super) fn add_seconds(expr: &mut Expr) {
     }
 }
 
-/// The text with seconds, if it is a date and a time of hours and minutes.
+/// Returns the text with seconds, if it is a date with hours and minutes.
 pub(crate) fn with_seconds(text: &str) -> Option<String> {
     let shape = "0000-00-00 00:00";
     let fits = |(shape, found): (char, char)| match shape {

@@ -1,4 +1,4 @@
-//! What the parser does not read, replaced in the tokens of a statement.
+//! Rewrites the tokens of a statement where the parser would not read them.
 //!
 //! | written | read |
 //! | --- | --- |
@@ -18,11 +18,11 @@ use pushdowndb_contract::Result;
 
 use super::{copy, from_first, lambdas, shorthand};
 
-/// The tokens as the parser reads them.
+/// Returns the tokens in a form that the parser reads.
 ///
 /// # Errors
 ///
-/// An option of COPY is unknown, or a POSITIONAL JOIN.
+/// Returns an error for an unknown option of COPY, and for a POSITIONAL JOIN.
 pub(crate) fn readable(tokens: &[TokenWithSpan]) -> Result<Vec<TokenWithSpan>> {
     let tokens = shorthand::replaced(&with_whole_numbers(tokens))?;
     let tokens = with_columns_named_as_indexes(functions_as_macros(tokens));
@@ -30,7 +30,7 @@ pub(crate) fn readable(tokens: &[TokenWithSpan]) -> Result<Vec<TokenWithSpan>> {
     copy::with_options(from_first::add_select(&tokens))
 }
 
-/// The tokens of `INSERT INTO t BY NAME …` without BY NAME; `None` for other statements.
+/// Returns the tokens of `INSERT INTO t BY NAME …` without BY NAME; `None` for other statements.
 pub(crate) fn without_by_name(tokens: &[TokenWithSpan]) -> Option<Vec<TokenWithSpan>> {
     let words: Vec<usize> = (0..tokens.len()).filter(|at| tokens.get(*at).is_some_and(|t| !is_blank(t))).collect();
     let named = |place: usize, name: &str| match words.get(place).and_then(|at| tokens.get(*at)).map(|t| &t.token) {
@@ -40,7 +40,7 @@ pub(crate) fn without_by_name(tokens: &[TokenWithSpan]) -> Option<Vec<TokenWithS
     if !named(0, "INSERT") || !named(1, "INTO") {
         return None;
     }
-    // Behind the name, which has at most three parts.
+    // After the name, which has at most three parts.
     let is_point =
         |place: usize| words.get(place).and_then(|at| tokens.get(*at)).is_some_and(|t| t.token == Token::Period);
     let is_behind_name = |by: usize| (3..by).step_by(2).all(is_point);
@@ -80,7 +80,7 @@ fn with_whole_numbers(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
     joined
 }
 
-/// Quotes the names of columns in `CREATE TABLE` that MySQL has for indexes, which the parser knows.
+/// Quotes the names of columns in `CREATE TABLE` that the parser would read as MySQL's indexes.
 fn with_columns_named_as_indexes(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     if tokens.iter().find(|token| !is_blank(token)).and_then(keyword) != Some(Keyword::CREATE) {
         return tokens;
@@ -102,7 +102,7 @@ fn with_columns_named_as_indexes(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWit
     tokens
 }
 
-/// Takes `CREATE FUNCTION f(a) AS …`, DuckDB's other name of CREATE MACRO, for it.
+/// Turns `CREATE FUNCTION f(a) AS …`, DuckDB's other name of CREATE MACRO, into CREATE MACRO.
 fn functions_as_macros(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let is_name = |token: &TokenWithSpan| matches!(token.token, Token::Word(_));
     let shown: Vec<usize> = (0..tokens.len()).filter(|at| tokens.get(*at).is_some_and(|t| !is_blank(t))).collect();
@@ -127,7 +127,7 @@ fn functions_as_macros(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     tokens
 }
 
-/// Leaves out `MATERIALIZED` and `NOT MATERIALIZED` between `AS` and a bracket.
+/// Removes `MATERIALIZED` and `NOT MATERIALIZED` between `AS` and a bracket.
 fn without_materialized(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let mut kept: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
     for (at, token) in tokens.iter().enumerate() {
@@ -151,9 +151,10 @@ fn without_materialized(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     kept
 }
 
-/// Replaces `USING SAMPLE` behind a SELECT by `TABLESAMPLE` behind its FROM: `10%`, `10 PERCENT`,
-/// `100 ROWS`, `100`, and these in brackets behind `bernoulli`, `system` or `reservoir`, or before
-/// them. `10%` and `reservoir(100)` are also read behind TABLESAMPLE.
+/// Replaces `USING SAMPLE` after a SELECT by `TABLESAMPLE` after its FROM. The size is `10%`, `10
+/// PERCENT`, `100 ROWS` or `100`. The method `bernoulli`, `system` or `reservoir` precedes the size
+/// in brackets, or follows it in brackets. `10%` and `reservoir(100)` are also read after
+/// TABLESAMPLE.
 fn sampled(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let words: Vec<usize> = (0..tokens.len()).filter(|at| tokens.get(*at).is_some_and(|t| !is_blank(t))).collect();
     let word = |place: usize| words.get(place).and_then(|at| tokens.get(*at));
@@ -202,7 +203,7 @@ fn sampled(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         place += 4;
     }
     let mut read = vec![Token::make_keyword("TABLESAMPLE")];
-    // A reservoir holds some rows of all, however they are drawn.
+    // TABLESAMPLE without a method draws a reservoir.
     read.extend(method.filter(|method| *method != "reservoir").map(|name| Token::make_keyword(&name.to_uppercase())));
     read.extend([Token::LParen, size, Token::make_keyword(unit.unwrap_or("ROWS")), Token::RParen]);
     if let Some(seed) = seed {
@@ -219,7 +220,7 @@ fn sampled(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     all
 }
 
-/// Where the FROM ends whose SELECT ends at `end`: at the first clause behind it.
+/// Returns where the FROM ends whose SELECT ends at `end`: at the first clause after it.
 fn end_of_from(tokens: &[TokenWithSpan], end: usize) -> usize {
     let mut depth = 0_usize;
     let mut clause = end;

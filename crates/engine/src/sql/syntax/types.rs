@@ -1,9 +1,9 @@
-//! Names of types of DuckDB and PostgreSQL that DataFusion 55.2 lacks, as types that hold their
+//! Types of DuckDB and PostgreSQL that DataFusion 55.2 lacks, replaced by types that hold their
 //! values.
 
 use datafusion::sql::sqlparser::ast::{ArrayElemTypeDef, DataType, ExactNumberInfo, TimezoneInfo};
 
-/// Replaces `data_type`, and the types within it, by ones that the planner knows.
+/// Replaces `data_type`, and the types within it, by ones that the planner has.
 pub(crate) fn known(data_type: &mut DataType) {
     let plain = match data_type {
         DataType::Array(
@@ -59,7 +59,7 @@ pub(crate) fn known(data_type: &mut DataType) {
     *data_type = plain;
 }
 
-/// The type of a name that the parser does not know.
+/// Returns the type for a name that the parser lacks; `None` for other names.
 fn of_name(name: &str) -> Option<DataType> {
     let timestamp = |precision| DataType::Timestamp(Some(precision), TimezoneInfo::None);
     Some(match name.to_ascii_uppercase().as_str() {

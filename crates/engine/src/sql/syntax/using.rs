@@ -1,7 +1,7 @@
 //! `a FULL JOIN b USING (k)`, whose `k` is that of the side that has a row.
 //!
-//! DataFusion takes `k` from one side whatever the join, and in `*` from the one whose name comes
-//! first. Here the joins of a SELECT with an outer join, or with a `*`, are rewritten:
+//! DataFusion takes `k` from one side, whatever the kind of join, and for `*` from the side whose
+//! name comes first. Here the joins of a SELECT with an outer join, or with a `*`, are rewritten:
 //!
 //! | written | rewritten to |
 //! | --- | --- |
@@ -24,7 +24,7 @@ use super::visit::each_outside_subqueries;
 ///
 /// # Errors
 ///
-/// An outer join merges columns in a way that cannot be rewritten.
+/// Returns an error if an outer join merges columns in a way that cannot be rewritten.
 pub(super) fn rewrite(select: &mut Select) -> Result<()> {
     let kinds = select.from.iter_mut().flat_map(|from| &mut from.joins);
     let kinds = kinds.filter_map(|join| merging(&mut join.join_operator));
@@ -98,15 +98,15 @@ fn not_told_apart() -> Error {
 /// The side from which a join takes its key.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Side {
-    /// Both have it.
+    /// Either side, since both have it.
     Inner,
     Left,
     Right,
-    /// The one that has a row.
+    /// The side that has a row.
     Both,
 }
 
-/// The side and the constraint of a join that merges columns.
+/// Returns the side and the constraint of a join that merges columns; `None` for other joins.
 fn merging(operator: &mut JoinOperator) -> Option<(Side, &mut JoinConstraint)> {
     let (side, constraint) = match operator {
         JoinOperator::Join(constraint) | JoinOperator::Inner(constraint) => (Side::Inner, constraint),
@@ -118,7 +118,7 @@ fn merging(operator: &mut JoinOperator) -> Option<(Side, &mut JoinConstraint)> {
     matches!(constraint, JoinConstraint::Using(_) | JoinConstraint::Natural).then_some((side, constraint))
 }
 
-/// Whether `*` shows the columns of the right table of a join.
+/// Returns whether `*` shows the columns of the right table of a join.
 fn shows_right(operator: &JoinOperator) -> bool {
     use JoinOperator::{Anti, LeftAnti, LeftSemi, Semi};
     !matches!(operator, Semi(_) | LeftSemi(_) | Anti(_) | LeftAnti(_))
@@ -126,15 +126,15 @@ fn shows_right(operator: &JoinOperator) -> bool {
 
 /// The tables of a FROM, and the columns that its joins merge.
 struct Merged {
-    /// The names of the tables, and the merged columns of each that are left out.
+    /// The names of the tables, each with the merged columns that `*` leaves out of it.
     tables: Vec<(Ident, Vec<Ident>)>,
-    /// The merged columns, their values, and the table that shows them.
+    /// The merged columns: their names, their values, and the number of the table that shows them.
     keys: Vec<(Ident, Expr, usize)>,
 }
 
 impl Merged {
-    /// Makes ON of each USING in `from`; `None` if tables have no names, or a key may be that of
-    /// several.
+    /// Replaces each USING in `from` by ON. Returns `None` if a table has no name, or a key may
+    /// belong to several tables.
     fn of(from: &mut [TableWithJoins]) -> Option<Self> {
         let mut merged = Self { tables: Vec::new(), keys: Vec::new() };
         for one in from {
@@ -158,8 +158,9 @@ impl Merged {
         Some(merged)
     }
 
-    /// The condition of a join of the table `right` by `columns`, and their names, which have the
-    /// value of `side` from here on. Tables from number `first` on are joined with it.
+    /// Returns the condition that joins the table `right` by `columns`, and the names of these
+    /// columns, which have the value of `side` from here on. The tables from number `first` on are
+    /// joined with `right`.
     fn merge(&mut self, columns: &[ObjectName], side: Side, right: &Ident, first: usize) -> Option<(Expr, Vec<Ident>)> {
         let (mut conditions, mut own) = (Vec::new(), Vec::new());
         for column in columns {
@@ -197,7 +198,7 @@ impl Merged {
         Some(value)
     }
 
-    /// What `*` means.
+    /// Returns the items that `*` stands for.
     fn wildcards(&self) -> Vec<SelectItem> {
         let of_table = |(at, (table, left_out)): (usize, &(Ident, Vec<Ident>))| {
             let excluded = left_out.iter().map(|name| ObjectName::from(vec![name.clone()])).collect::<Vec<_>>();
@@ -224,7 +225,7 @@ fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
     Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) }
 }
 
-/// Whether `value` is a column of `table`.
+/// Returns whether `value` is a column of `table`.
 fn is_of(value: &Expr, table: &Ident) -> bool {
     matches!(value, Expr::CompoundIdentifier(parts) if parts.first() == Some(table))
 }
@@ -236,7 +237,7 @@ fn is_same(one: &Ident, other: &Ident) -> bool {
     }
 }
 
-/// The name by which the columns of a table are called.
+/// Returns the name that qualifies the columns of a table.
 pub(super) fn name_of(table: &TableFactor) -> Option<Ident> {
     let (alias, name) = match table {
         TableFactor::Table { alias, name, .. } => (alias, name.0.last().and_then(ObjectNamePart::as_ident)),

@@ -10,8 +10,8 @@ use datafusion::sql::parser::{CopyToSource, Statement};
 use datafusion::sql::sqlparser::ast::{self, Expr, ObjectName, Query, Select, TableFactor, ValueWithSpan};
 use datafusion::sql::sqlparser::ast::{Visit, VisitMut, Visitor, VisitorMut};
 
-/// Visits a statement by `visitor`: of COPY its query, of EXPLAIN the statement that it explains.
-/// Statements of DataFusion's own have no expressions to visit.
+/// Visits a statement with `visitor`: of COPY the query, of EXPLAIN the explained statement.
+/// DataFusion's own statements have no expressions to visit.
 pub(crate) fn visit<B>(statement: &mut Statement, visitor: &mut dyn VisitorMut<Break = B>) -> ControlFlow<B> {
     match statement {
         Statement::Statement(statement) => walk(statement, visitor),
@@ -24,7 +24,7 @@ pub(crate) fn visit<B>(statement: &mut Statement, visitor: &mut dyn VisitorMut<B
     }
 }
 
-/// Visits `part` of a statement by `visitor`.
+/// Visits `part` of a statement with `visitor`.
 pub(crate) fn walk<B>(part: &mut impl VisitMut, visitor: &mut dyn VisitorMut<Break = B>) -> ControlFlow<B> {
     part.visit(&mut AnyVisitor(visitor))
 }
@@ -35,18 +35,18 @@ pub(crate) fn each_expression(part: &mut impl VisitMut, change: &mut dyn FnMut(&
     debug_assert!(done.is_continue(), "nothing breaks off");
 }
 
-/// Calls `change` for each expression of `part` that is in none of its subqueries, outer ones first.
+/// Calls `change` for each expression of `part` that is not in a subquery, outer ones first.
 pub(crate) fn each_outside_subqueries(part: &mut impl VisitMut, change: &mut dyn FnMut(&mut Expr)) {
     let done = walk(part, &mut Outside { change, depth: 0 });
     debug_assert!(done.is_continue(), "nothing breaks off");
 }
 
-/// Whether `is_one` holds for an expression of `part`; those after the first are not asked.
+/// Returns whether `is_one` holds for an expression of `part`, and stops at the first one.
 pub(crate) fn any_expression(part: &impl Visit, is_one: &mut dyn FnMut(&Expr) -> bool) -> bool {
     part.visit(&mut First(is_one)).is_break()
 }
 
-/// A visitor of any type.
+/// Adapts a visitor behind a trait object to the parser's walk.
 struct AnyVisitor<'a, B>(&'a mut dyn VisitorMut<Break = B>);
 
 impl<B> VisitorMut for AnyVisitor<'_, B> {
@@ -124,7 +124,7 @@ impl VisitorMut for Each<'_> {
 /// A visitor that calls a function for each expression outside of subqueries.
 struct Outside<'a> {
     change: &'a mut dyn FnMut(&mut Expr),
-    /// The subqueries around the expression that is visited.
+    /// The number of subqueries around the current expression.
     depth: usize,
 }
 

@@ -4,7 +4,7 @@ use datafusion::sql::sqlparser::ast::{
     ExcludeSelectItem, Ident, ObjectName, ObjectNamePart, WildcardAdditionalOptions,
 };
 
-/// The names behind EXCLUDE or EXCEPT.
+/// Returns the names after EXCLUDE or EXCEPT.
 pub(super) fn excluded(options: &mut WildcardAdditionalOptions) -> Vec<&mut Ident> {
     let all = match &mut options.opt_exclude {
         Some(ExcludeSelectItem::Single(one)) => std::slice::from_mut(one),
@@ -23,7 +23,7 @@ pub(super) fn excluded(options: &mut WildcardAdditionalOptions) -> Vec<&mut Iden
     names
 }
 
-/// Leaves out `name` too.
+/// Adds `name` to the excluded names.
 pub(super) fn exclude(options: &mut WildcardAdditionalOptions, name: Ident) {
     let mut all = match options.opt_exclude.take() {
         None => vec![],

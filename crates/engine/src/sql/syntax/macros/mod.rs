@@ -1,7 +1,8 @@
-//! Functions of DuckDB and PostgreSQL that others express: a call is replaced by what it means.
+//! Functions of DuckDB and PostgreSQL that other functions express: a call is replaced by its
+//! meaning.
 //!
-//! [`table`] has them. A `FILTER` and an `OVER` behind the call go to the aggregates that it
-//! becomes.
+//! [`table`] lists them. A `FILTER` or an `OVER` of the call moves to the aggregates in its
+//! meaning.
 
 mod special;
 mod table;
@@ -19,10 +20,10 @@ use pushdowndb_contract::{Error, Result};
 use super::calls::arguments;
 use super::visit::each_expression;
 
-/// How deep meanings may consist of other functions of the table.
+/// Maximum number of replacements in a row: a meaning may consist of other functions of the table.
 const MAX_DEPTH: usize = 8;
 
-/// The meanings by name and number of arguments, in which `$1` stands for the first one.
+/// The meanings by name and number of arguments. In a meaning, `$1` stands for the first argument.
 static MEANINGS: LazyLock<HashMap<(&str, usize), Expr>> = LazyLock::new(|| {
     let parsed = |meaning: &str| Parser::new(&GenericDialect {}).try_with_sql(meaning)?.parse_expr();
     let all = table::MEANINGS.iter().filter_map(|(name, arguments, meaning)| {
@@ -35,7 +36,7 @@ static MEANINGS: LazyLock<HashMap<(&str, usize), Expr>> = LazyLock::new(|| {
 /// Other names of functions.
 static RENAMED: LazyLock<HashMap<&str, &str>> = LazyLock::new(|| table::RENAMED.iter().copied().collect());
 
-/// The functions of this module, with what they mean.
+/// Returns the functions of this module with their meanings.
 pub(crate) fn listed() -> impl Iterator<Item = (&'static str, String)> {
     let renamed = table::RENAMED.iter().map(|(name, meant)| (*name, (*meant).to_owned()));
     let meanings = table::MEANINGS.iter().map(|(name, arguments, meaning)| {
@@ -46,11 +47,11 @@ pub(crate) fn listed() -> impl Iterator<Item = (&'static str, String)> {
     renamed.chain(meanings).chain(special)
 }
 
-/// Replaces the call that `expr` is by its meaning, if it is one of this module's functions.
+/// Replaces `expr` by its meaning, if it is a call of one of this module's functions.
 ///
 /// # Errors
 ///
-/// The arguments are none that the function takes.
+/// Returns an error if the function does not take these arguments.
 pub(super) fn expand(expr: &mut Expr) -> Result<()> {
     for _ in 0..MAX_DEPTH {
         let Expr::Function(function) = expr else { return Ok(()) };
@@ -70,7 +71,7 @@ pub(super) fn expand(expr: &mut Expr) -> Result<()> {
     Ok(())
 }
 
-/// The name of a function without a schema, in lower case.
+/// Returns the name of a function without a schema, in lower case unless it is in quotes.
 fn own_name(name: &ObjectName) -> Option<String> {
     match name.0.as_slice() {
         [ObjectNamePart::Identifier(Ident { value, quote_style: None, .. })] => Some(value.to_lowercase()),
@@ -79,7 +80,7 @@ fn own_name(name: &ObjectName) -> Option<String> {
     }
 }
 
-/// The `meaning` of `call` with its arguments.
+/// Returns `meaning` with the arguments of `call`, named `name`.
 fn filled(meaning: &Expr, arguments: &[Expr], call: &Function, name: &str) -> Result<Expr> {
     let mut filled = meaning.clone();
     if call.filter.is_some() || call.over.is_some() {

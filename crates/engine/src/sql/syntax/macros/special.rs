@@ -1,4 +1,4 @@
-//! Functions whose meaning depends on what their arguments are.
+//! Functions whose meaning depends on the form of their arguments.
 
 use datafusion::sql::sqlparser::ast::{
     DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Interval, OrderByExpr, OrderByOptions,
@@ -25,7 +25,7 @@ pub(super) const LISTED: &[(&str, &str)] = &[
     ("time_bucket", "`time_bucket(width, t[, origin])` is `date_bin(width, t, origin)`; origins as in DuckDB"),
 ];
 
-/// The meaning of a call of `name`; `None` if it is none of these functions.
+/// Returns the meaning of a call of `name`; `None` if it is none of these functions.
 pub(super) fn meaning(name: &str, function: &Function) -> Result<Option<Expr>> {
     match name {
         "mode" | "percentile_disc" if !function.within_group.is_empty() => within_group(name, function).map(Some),
@@ -46,7 +46,8 @@ pub(super) fn meaning(name: &str, function: &Function) -> Result<Option<Expr>> {
     }
 }
 
-/// `percentile_disc(q) WITHIN GROUP (ORDER BY x)` is `quantile_disc(x, q)`, and so is the mode.
+/// Rewrites `percentile_disc(q) WITHIN GROUP (ORDER BY x)` to `quantile_disc(x, q)`, and `mode()`
+/// likewise to `mode(x)`.
 fn within_group(name: &str, function: &Function) -> Result<Expr> {
     let [OrderByExpr { expr, options: OrderByOptions { asc: None | Some(true), nulls_first: None }, .. }] =
         function.within_group.as_slice()
@@ -63,7 +64,7 @@ fn within_group(name: &str, function: &Function) -> Result<Expr> {
     Ok(meaning)
 }
 
-/// The elements of an argument that is a list.
+/// Returns the elements of a list literal; `None` for other expressions.
 fn elements(expr: &Expr) -> Option<Vec<Expr>> {
     match expr {
         Expr::Array(list) => Some(list.elem.clone()),
@@ -71,8 +72,8 @@ fn elements(expr: &Expr) -> Option<Vec<Expr>> {
     }
 }
 
-/// A struct or a list of what `each` makes of each element of the list that the argument at `place`
-/// of two is: values with names, or without.
+/// Applies `each` to the elements of the list that is the argument number `place` of two. Returns a
+/// struct of the results if these have names, else a list.
 fn of_list(function: &Function, place: usize, each: impl Fn(Expr, [Expr; 2]) -> (Option<Expr>, Expr)) -> Option<Expr> {
     let both = <[Expr; 2]>::try_from(arguments(function)?).ok()?;
     let parts = elements(both.get(place)?)?;
@@ -86,7 +87,7 @@ fn of_list(function: &Function, place: usize, each: impl Fn(Expr, [Expr; 2]) -> 
     Some(call(if named { "named_struct" } else { "make_array" }, all))
 }
 
-/// A call like `function`, of these arguments.
+/// Returns a call like `function` with these arguments.
 fn as_call(function: &Function, arguments: [Expr; 2]) -> Expr {
     let mut new = call(&function.name.to_string(), arguments);
     if let Expr::Function(new) = &mut new {
@@ -96,7 +97,7 @@ fn as_call(function: &Function, arguments: [Expr; 2]) -> Expr {
     new
 }
 
-/// The groups of a pattern as a struct.
+/// Returns the groups of a pattern as a struct, if a list names them.
 fn regexp_extract(function: &Function) -> Option<Expr> {
     let [text, pattern, names] = <[Expr; 3]>::try_from(arguments(function)?).ok()?;
     let mut all = Vec::new();
@@ -107,7 +108,7 @@ fn regexp_extract(function: &Function) -> Option<Expr> {
     Some(call("named_struct", all))
 }
 
-/// The time by the first format of a list that fits; the last one says what is wrong.
+/// Returns the time by the first format of a list that fits. The last format reports the error.
 fn strptime(name: &str, function: &Function) -> Option<Expr> {
     let [text, formats] = <[Expr; 2]>::try_from(arguments(function)?).ok()?;
     let formats = elements(&formats)?;
@@ -118,7 +119,7 @@ fn strptime(name: &str, function: &Function) -> Option<Expr> {
     Some(call("coalesce", each))
 }
 
-/// The values at several paths, or at one with `*`.
+/// Returns the values at several paths, or at one path with `*`.
 fn json_extract(name: &str, function: &Function) -> Option<Expr> {
     let [document, path] = <[Expr; 2]>::try_from(arguments(function)?).ok()?;
     if let Some(paths) = elements(&path) {
@@ -166,7 +167,8 @@ fn list_aggregate(function: &Function) -> Result<Option<Expr>> {
     }
 }
 
-/// DuckDB counts buckets of whole months from the year 2000, and others from its first Monday.
+/// Rewrites to `date_bin`. As in DuckDB, buckets of whole months count from the year 2000, and
+/// others from its first Monday.
 fn time_bucket(function: &Function) -> Option<Expr> {
     let mut all = arguments(function)?;
     if all.len() == 2 {

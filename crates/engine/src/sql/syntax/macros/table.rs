@@ -1,6 +1,6 @@
-//! The functions that others express.
+//! The functions that other functions express.
 
-/// Functions with another name, and that name.
+/// Functions that have another name here, and that name.
 pub(super) const RENAMED: &[(&str, &str)] = &[
     ("apply", "array_transform"),
     ("approx_quantile", "approx_percentile_cont"),
@@ -66,7 +66,7 @@ pub(super) const RENAMED: &[(&str, &str)] = &[
     ("weekofyear", "week"),
 ];
 
-/// Functions by name and number of arguments, and what they mean.
+/// Functions by name and number of arguments, and their meanings.
 pub(super) const MEANINGS: &[(&str, usize, &str)] = &[
     ("age", 1, "age(CAST(current_date AS TIMESTAMP), $1)"),
     ("base64", 1, "encode($1, 'base64pad')"),
@@ -158,7 +158,8 @@ pub(super) const MEANINGS: &[(&str, usize, &str)] = &[
     ("xor", 2, "($1 | $2) - ($1 & $2)"),
     ("year", 1, "date_part('year', $1)"),
     ("yearweek", 1, "date_part('isoyear', $1) * 100 + date_part('week', $1)"),
-    // Aggregates. Of floating-point numbers and decimals there is no estimate but of their text.
+    // Aggregates. Distinct values are estimated from their text, since floating-point numbers and
+    // decimals have no estimate.
     ("approx_count_distinct", 1, "approx_distinct(CAST($1 AS VARCHAR))"),
     ("arg_max", 2, "first_value($1 ORDER BY $2 DESC) FILTER (WHERE $1 IS NOT NULL AND $2 IS NOT NULL)"),
     (
@@ -204,6 +205,6 @@ pub(super) const MEANINGS: &[(&str, usize, &str)] = &[
     ),
 ];
 
-/// The aggregates in those meanings.
+/// The aggregates that occur in those meanings.
 pub(super) const AGGREGATES: &[&str] =
     &["approx_distinct", "array_agg", "avg", "count", "first_value", "kurtosis_pop", "sum", "var_pop"];

@@ -1,9 +1,9 @@
-//! Capabilities of storage endpoints, per operation and type.
+//! Capabilities of storage endpoints, by operation and type.
 //!
-//! A PushdownDB node advertises its profile in the `Server` header; for a foreign endpoint the
-//! profile is declared (`OPTIONS (backend minio)`) or recognized, and an unknown endpoint gets
-//! plain reads. A profile claims only what was tried against the real server
-//! (`docs/decisions/0004-minio-capability.md`), because a wrong claim is a wrong answer.
+//! A PushdownDB node advertises its profile in the `Server` header. For a foreign endpoint the
+//! profile is declared (`OPTIONS (backend minio)`) or recognized; an unknown endpoint gets plain
+//! reads. A profile claims only what was tested against the real server
+//! (`docs/decisions/0004-minio-capability.md`), because a wrong claim leads to wrong results.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use std::str::FromStr;
 use crate::limits;
 use crate::{Compression, CsvOptions, Error, Format, JsonShape, Ragged, Result};
 
-/// The highest operation that storage may be asked for.
+/// The most powerful operation that may be requested from storage.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Level {
     /// Plain reads: GET, ranged GET, HEAD, LIST.
@@ -78,15 +78,15 @@ impl Profile {
         }
     }
 
-    /// Returns the capability that the kind of endpoint implies. A node advertises the versions of
-    /// the fragment route in its answers.
+    /// Returns the capability of this kind of endpoint. The fragment route is not included: a node
+    /// advertises its versions in its responses.
     pub fn capability(self) -> Capability {
         match self {
             Self::Plain => Capability { profile: self, select: None, fragment: None },
             Self::PushdownDb => Capability { profile: self, select: Some(Dialect::pushdowndb()), fragment: None },
             Self::Aws => Capability { profile: self, select: Some(Dialect::standard()), fragment: None },
             Self::Minio => Capability { profile: self, select: Some(Dialect::minio()), fragment: None },
-            // Its S3 Select is untested: claim nothing.
+            // The S3 Select of Ceph is untested, so nothing is claimed.
             Self::Ceph => Capability { profile: self, select: None, fragment: None },
         }
     }
@@ -110,45 +110,45 @@ pub struct Capability {
     pub profile: Profile,
     /// Its S3 Select, if it has one.
     pub select: Option<Dialect>,
-    /// The highest version of the fragment route that both sides speak; `None` if there is no
-    /// route.
+    /// The highest version of the fragment route that both sides speak; `None` if the endpoint does
+    /// not have the route.
     pub fragment: Option<u32>,
 }
 
-/// The S3 Select SQL that an endpoint evaluates, and its exactness.
+/// The S3 Select SQL that an endpoint evaluates, and how exactly.
 ///
-/// [`crate::classify`] decides by it what may be pushed, and the `select` crate renders by it.
+/// [`crate::classify`] uses it to decide what may be pushed, and the `select` crate to render SQL.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Dialect {
-    /// True if the endpoint has the engine's evaluator: expressions have the same meaning, also for
-    /// floats (total order, NaN), division and case mapping.
+    /// True if the endpoint evaluates expressions as the engine does, including floats (total
+    /// order, NaN), division and case mapping.
     pub same_evaluator: bool,
     /// True if `CAST(text AS DECIMAL(p, s))` works with exact arithmetic. Otherwise decimals are
     /// compared as doubles: exact up to 15 significant digits for comparisons, never for
     /// arithmetic.
     pub decimals: bool,
-    /// True if `=` between doubles also holds for values less than 1e-6 apart (MinIO), so that
-    /// equality of decimals is exact only up to 5 decimal places.
+    /// True if `=` between doubles also holds for values that differ by less than 1e-6 (MinIO).
+    /// Equality of decimals is then exact only up to 5 decimal places.
     pub equality_tolerance: bool,
     /// True if `CASE WHEN … END` works.
     pub case: bool,
-    /// True if `LIKE` works with any pattern. Otherwise only with patterns that have no `_` after a
-    /// `%`, because the matcher does not backtrack, and no escapes, because it ignores ESCAPE.
+    /// True if `LIKE` works with any pattern. Otherwise a pattern must not have a `_` after a `%`,
+    /// since the endpoint's matcher does not backtrack, or an escape, since it ignores ESCAPE.
     pub like: bool,
-    /// True if NULL follows three-valued logic and `NULLIF` yields it. Otherwise every comparison
-    /// is preceded by a comparison with the text that means NULL.
+    /// True if NULL follows three-valued logic and `NULLIF` yields NULL. Otherwise each comparison
+    /// is guarded by a comparison with the text that means NULL.
     pub three_valued: bool,
     /// True if SUM and arithmetic over integers are exact (MinIO computes them in doubles).
     pub exact_sums: bool,
     /// True if CHAR_LENGTH, SUBSTRING, TRIM and `||` work and count characters, not bytes.
     pub string_functions: bool,
-    /// True if ScanRange gives each record to exactly one range.
+    /// True if ScanRange assigns each record to exactly one range.
     pub scan_range: bool,
     /// True if quoted fields may hold line ends.
     pub quoted_newlines: bool,
     /// True if newline-delimited JSON can be queried.
     pub json: bool,
-    /// True if fields of JSON records can be projected without changing their numbers. Otherwise
+    /// True if fields of JSON records can be projected without changes to their numbers. Otherwise
     /// only whole records are requested.
     pub json_projection: bool,
     /// True if Parquet objects can be queried, with typed columns and exact results.
@@ -157,7 +157,7 @@ pub struct Dialect {
     pub gzip: bool,
     /// True if text compressed with zstd can be queried, an extension of AWS's dialect.
     pub zstd: bool,
-    /// True if If-Match on the request is honored, so that no HEAD afterwards is needed.
+    /// True if If-Match is honored for the request, so that no HEAD request is needed afterwards.
     pub if_match: bool,
     /// The longest expression, in bytes.
     pub expression_bytes: usize,
@@ -187,12 +187,13 @@ impl Dialect {
         }
     }
 
-    /// The dialect of a PushdownDB node: AWS's, with the engine's evaluator and If-Match.
+    /// The dialect of a PushdownDB node: AWS's dialect with the engine's evaluator, zstd and
+    /// If-Match.
     pub fn pushdowndb() -> Self {
         Self { same_evaluator: true, zstd: true, if_match: true, ..Self::standard() }
     }
 
-    /// The dialect of MinIO, as tried in `docs/decisions/0004-minio-capability.md`.
+    /// The dialect of MinIO, as tested in `docs/decisions/0004-minio-capability.md`.
     pub fn minio() -> Self {
         Self {
             same_evaluator: false,
@@ -215,7 +216,7 @@ impl Dialect {
         }
     }
 
-    /// True if objects of this `format` can be queried at all.
+    /// Returns whether objects of this `format` can be queried at all.
     pub fn reads(&self, format: &Format) -> bool {
         let compression = match format.compression() {
             Compression::None => true,
@@ -231,7 +232,7 @@ impl Dialect {
     }
 
     fn reads_csv(&self, options: &CsvOptions) -> bool {
-        // The request is XML 1.0, which cannot spell most control characters.
+        // The request is XML 1.0, which cannot represent most control characters.
         let spelled = [Some(options.delimiter), options.quote, options.escape, options.comment, options.terminator]
             .into_iter()
             .flatten()
@@ -240,7 +241,7 @@ impl Dialect {
         let ragged = self.three_valued || options.ragged == Ragged::Error;
         // Servers differ in the meaning of escapes and terminators.
         let plain = self.three_valued || (options.escape.is_none() && options.terminator.is_none());
-        // Their marks are one byte, and their text is UTF-8.
+        // S3 Select requests have single-byte delimiters and UTF-8 text.
         let usual = options.wide.is_none() && options.translation.is_none();
         usual && spelled && ragged && plain && (self.quoted_newlines || !options.newlines_in_values)
     }

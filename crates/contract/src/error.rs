@@ -3,7 +3,7 @@
 use std::error::Error as StdError;
 use std::fmt;
 
-/// The result of anything that can fail in this project's libraries.
+/// The result of every fallible operation in this project's libraries.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// The kind of an error, by what the caller can do about it.
@@ -12,7 +12,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum ErrorKind {
     /// The query, request or data is wrong: fix it.
     Invalid,
-    /// Valid, but not implemented here: the engine falls back to reading the object.
+    /// Valid, but not implemented here: the engine falls back to plain reads of the object.
     Unsupported,
     /// The bucket, object, table or column does not exist.
     NotFound,
@@ -20,13 +20,13 @@ pub enum ErrorKind {
     Denied,
     /// The object changed, or something with that name exists already.
     Conflict,
-    /// A limit that the user set would be, or was, exceeded.
+    /// A limit that the user set was exceeded, or would have been.
     Limit,
     /// Too many requests: wait, then retry.
     Throttled,
-    /// The peer failed or vanished: retry, then fall back.
+    /// The peer failed or vanished: retry, then fall back to plain reads.
     Unavailable,
-    /// Stored bytes contradict themselves: never retried, always reported.
+    /// Stored bytes contradict themselves: never retry, always report.
     Corrupt,
     /// The user stopped it.
     Cancelled,
@@ -56,9 +56,9 @@ impl ErrorKind {
     }
 }
 
-/// An error: a kind to act on, a message to read, and the cause underneath.
+/// An error: a kind that programs act on, a message for people, and the underlying cause.
 ///
-/// The message names the place (object, byte offset, column) and, where there is one, the way out.
+/// The message says where (object, byte offset, column) and, if possible, what to do about it.
 #[derive(Debug)]
 pub struct Error {
     kind: ErrorKind,

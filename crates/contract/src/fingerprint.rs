@@ -1,10 +1,10 @@
-//! Fingerprints: the identity of a value across processes, versions of this program and compilers.
+//! Fingerprints identify a value across processes, versions of this program and compilers.
 //!
-//! Caches on disk and caches that several scans share name their entries by fingerprints. `Debug`
-//! output and `DefaultHasher` are no such names: a renamed field or another compiler changes them
-//! silently. A fingerprint is made of fields that are written one by one, each with its length.
-//! Options, types, expressions and fragments are written in their wire form ([`crate::wire`]),
-//! which never changes its meaning.
+//! Caches on disk, and caches that several scans share, use fingerprints as keys. `Debug` output
+//! and `DefaultHasher` would not do: a renamed field or another compiler changes them silently. A
+//! fingerprint is the hash of fields that are written one by one, each with its length. Options,
+//! types, expressions and fragments are written in their wire form ([`crate::wire`]), whose meaning
+//! never changes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,10 +13,11 @@ use sha2::{Digest, Sha256};
 
 use crate::Error;
 
-/// Length of the hash, in bytes: a prefix of SHA-256, long enough that chosen values do not collide.
+/// The length of the hash, in bytes. It is a prefix of SHA-256, long enough to make collisions
+/// infeasible even for chosen values.
 const HASH_BYTES: usize = 16;
 
-/// The identity of a value of one kind: a version and a hash, written `1-` and 32 hex digits.
+/// The identity of a value of one kind: a version and a hash, formatted as `1-` and 32 hex digits.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Fingerprint {
     version: u8,
@@ -24,18 +25,19 @@ pub struct Fingerprint {
 }
 
 impl Fingerprint {
-    /// Begins the fingerprint of a value of `kind`. Raise `version` when the fields that are
-    /// written change, or when what is cached under the fingerprint changes its meaning.
+    /// Starts the fingerprint of a value of `kind`. Raise `version` when the written fields change,
+    /// or when the meaning of what is cached under the fingerprint changes.
     pub fn builder(kind: &str, version: u8) -> FingerprintBuilder {
         FingerprintBuilder { version, hasher: Sha256::new() }.text(kind).number(u64::from(version))
     }
 
-    /// The version that it was built with.
+    /// The version with which the fingerprint was built.
     pub fn version(&self) -> u8 {
         self.version
     }
 
-    /// The first eight bytes of the hash as a number, for choices that are the same everywhere.
+    /// Returns the first eight bytes of the hash as a number, for choices that every process has to
+    /// make alike.
     pub fn to_number(&self) -> u64 {
         let [a, b, c, d, e, f, g, h, ..] = self.hash;
         u64::from_be_bytes([a, b, c, d, e, f, g, h])
@@ -52,7 +54,7 @@ impl fmt::Display for Fingerprint {
 impl FromStr for Fingerprint {
     type Err = Error;
 
-    /// Reads what [`fmt::Display`] writes.
+    /// Parses the format that [`fmt::Display`] writes.
     fn from_str(text: &str) -> Result<Self, Error> {
         let read = || {
             let (version, digits) = text.split_once('-')?;
@@ -64,7 +66,7 @@ impl FromStr for Fingerprint {
     }
 }
 
-/// Fields of a value on their way into a [`Fingerprint`]. Their order matters.
+/// Collects the fields of a value for a [`Fingerprint`]. The order of the fields matters.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct FingerprintBuilder {
@@ -73,7 +75,7 @@ pub struct FingerprintBuilder {
 }
 
 impl FingerprintBuilder {
-    /// Writes `bytes` and their length, so that fields do not run into each other.
+    /// Writes `bytes` preceded by their length, so that adjacent fields cannot be confused.
     pub fn bytes(mut self, bytes: &[u8]) -> Self {
         self.hasher.update((bytes.len() as u64).to_le_bytes());
         self.hasher.update(bytes);
@@ -95,7 +97,7 @@ impl FingerprintBuilder {
         self.bytes(&[u8::from(flag)])
     }
 
-    /// Writes `bytes` that may be absent; absent ones differ from empty ones.
+    /// Writes `bytes` that may be absent. Absent bytes differ from empty ones.
     pub fn optional(self, bytes: Option<&[u8]>) -> Self {
         let builder = self.flag(bytes.is_some());
         match bytes {
@@ -104,7 +106,7 @@ impl FingerprintBuilder {
         }
     }
 
-    /// Returns the fingerprint of what was written.
+    /// Returns the fingerprint of the written fields.
     pub fn finish(self) -> Fingerprint {
         let mut hash = [0; HASH_BYTES];
         hash.iter_mut().zip(self.hasher.finalize()).for_each(|(to, byte)| *to = byte);
@@ -140,7 +142,7 @@ mod tests {
         }
     }
 
-    /// Fixed values: if one of them changes, caches on disk are lost, and `version` must be raised.
+    /// Fixed values. If one of them changes, caches on disk are lost, and `version` must be raised.
     #[test]
     fn fingerprints_are_these_whatever_the_compiler() {
         let all = builder().bytes(b"ab").text("c").number(7).flag(true).optional(None).optional(Some(b"d"));

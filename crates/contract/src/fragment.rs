@@ -1,4 +1,4 @@
-//! Fragments: the work of one scan on the bytes of an object.
+//! Fragments: the work of one scan over the bytes of an object.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,22 +7,24 @@ use arrow_schema::SchemaRef;
 
 use crate::{Expr, Translation};
 
-/// The key of the metadata of a field of a fragment whose values are of several kinds: objects of
-/// the table store it in different types, under different spellings of its name or not at all, or
-/// JSON records hold text here and an object there. Scans convert each value to the field's type.
-/// S3 Select compares and returns values in the types of each object, so it is not asked for such a
-/// field.
+/// The key of the field metadata that marks a field with values of several kinds.
+///
+/// Objects of the table store such a field with different types, under different spellings of its
+/// name or not at all, or JSON records hold text in some places and an object in others. Scans
+/// convert each value to the field's type. S3 Select compares and returns values with the types of
+/// each object, so it is not used for such a field.
 pub const MIXED: &str = "mixed";
 
-/// The key of the metadata of a field of a fragment whose type was inferred from other objects. A
-/// value of Parquet that the conversion to the field's type would change is then an error.
+/// The key of the field metadata that marks a field whose type was inferred from other objects. A
+/// Parquet value that would be changed by the conversion to the field's type is then an error.
 pub const EXACT: &str = "exact";
 
-/// The key of the metadata of a field of CSV whose type was declared, though those of the others were
-/// inferred: it reads every spelling of its values, such as numbers with leading zeros.
+/// The key of the field metadata that marks a CSV field with a declared type among fields with
+/// inferred types. Such a field accepts every spelling of a value, such as numbers with leading
+/// zeros.
 pub const DECLARED: &str = "declared";
 
-/// The compression of an object as a whole. Parquet compresses inside and is always
+/// The compression of an object as a whole. For Parquet, which compresses internally, it is always
 /// [`Compression::None`].
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub enum Compression {
@@ -40,20 +42,20 @@ pub enum Compression {
 /// The rule for NULL in CSV.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub enum NullRule {
-    /// Empty fields are NULL, the rule of tables in SQL. A pair of quotes is the empty text in a
-    /// text column, and NULL in other columns.
+    /// Empty fields are NULL, as in SQL tables. A pair of quotes is empty text in a text column,
+    /// and NULL in other columns.
     #[default]
     Empty,
     /// Empty fields and fields with exactly this text are NULL.
     Text(String),
-    /// No field is NULL and an empty field is the empty text, the rule of S3 Select.
+    /// No field is NULL, and an empty field is empty text, as in S3 Select.
     Never,
 }
 
 /// The rule for records with more or fewer fields than the schema.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Ragged {
-    /// An error that names the object and the byte.
+    /// It is an error, which names the object and the offset.
     #[default]
     Error,
     /// Missing fields are NULL; extra fields are skipped.
@@ -78,20 +80,20 @@ pub struct CsvOptions {
     pub terminator: Option<u8>,
     /// The rule for NULL.
     pub null: NullRule,
-    /// The rule for records of another length than the schema.
+    /// The rule for records with more or fewer fields than the schema.
     pub ragged: Ragged,
     /// True if quoted fields may hold line ends. The object is then read in one sequential pass.
     pub newlines_in_values: bool,
     /// The compression of the object.
     pub compression: Compression,
-    /// True if the types were inferred from a sample. A number with leading zeros, which would lose
-    /// them, is then an error.
+    /// True if the types were inferred from a sample. A number with leading zeros, which would be
+    /// lost, is then an error.
     pub inferred: bool,
     /// Delimiters longer than one byte; they replace `delimiter`, `quote`, `escape`, `comment` and
     /// `terminator`.
     pub wide: Option<WideMarks>,
-    /// How the text is translated before that; `None` for UTF-8 with values as SQL spells them. The
-    /// object is then read in one sequential pass.
+    /// The translation of the text before it is parsed; `None` for UTF-8 with values as SQL spells
+    /// them. A translated object is read in one sequential pass.
     pub translation: Option<Arc<Translation>>,
 }
 
@@ -140,7 +142,7 @@ pub enum JsonShape {
     Document,
 }
 
-/// One step of the path from a value at the root of JSON text to its records.
+/// One step of the path from a value at the root of the JSON text to the records inside it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum JsonStep {
     /// The member of an object.
@@ -165,20 +167,23 @@ pub struct JsonOptions {
     pub shape: JsonShape,
     /// The compression of the object.
     pub compression: Compression,
-    /// True if each column of the schema is Utf8 and holds the JSON token found at the field's
-    /// name, as it is written (`"a"`, `17.00`, `null`, `{…}`); absent paths are NULL. S3 Select,
-    /// which has no schema, reads JSON like this. Nested paths are written `a."B"[0]` in the
-    /// field's metadata under `path`: a bare name is matched ignoring case, a name in double quotes
-    /// (doubled inside) exactly; `$` is the whole record. Without that metadata the field's name is
-    /// matched exactly.
+    /// True if each column of the schema is Utf8 and holds a JSON token as it is written (`"a"`,
+    /// `17.00`, `null`, `{…}`), as S3 Select reads JSON, which has no schema there. Absent paths
+    /// are NULL.
+    ///
+    /// The token is found at the path in the field's metadata under `path`, such as `a."B"[0]`: a
+    /// bare name is matched ignoring case, a name in double quotes (doubled inside) exactly, and
+    /// `$` is the whole record. Without that metadata, the field's name is matched exactly.
     pub raw_tokens: bool,
-    /// With `raw_tokens`, the path from each value at the root of the text to its records. If
-    /// empty, the values themselves are the records, an array at the root being one value. Each
-    /// value yields at least one record; one without anything at the path yields a record whose
-    /// columns are all NULL.
+    /// The path from each value at the root of the text to its records, used only with
+    /// `raw_tokens`.
+    ///
+    /// If it is empty, the root values themselves are the records; an array at the root is one
+    /// value. Each value yields at least one record: if there is nothing at the path, all columns
+    /// of that record are NULL.
     pub from: Vec<JsonStep>,
-    /// True if the columns were inferred from a sample. A field without a column is then an error
-    /// if all columns are read, and so is an integer that a DOUBLE would round. Ignored with
+    /// True if the columns were inferred from a sample. Then an integer that a DOUBLE would round
+    /// is an error, and so is a field without a column if all columns are read. Ignored with
     /// `raw_tokens`.
     pub inferred: bool,
 }
@@ -223,8 +228,8 @@ impl Format {
         self
     }
 
-    /// True if byte ranges of an object can be scanned on their own; a record belongs to the range
-    /// that holds its first byte.
+    /// Returns whether byte ranges of an object can be scanned independently. A record belongs to
+    /// the range that contains its first byte.
     pub fn is_splittable(&self) -> bool {
         self.compression() == Compression::None
             && match self {
@@ -249,7 +254,7 @@ pub struct NamedExpr {
 pub enum AggregateFunction {
     /// `COUNT(*)` without an argument, else `COUNT(x)`: Int64, never NULL.
     Count,
-    /// `SUM(x)`: NULL over nothing; DataFusion's result type.
+    /// `SUM(x)`, with DataFusion's result type; NULL if there are no rows.
     Sum,
     /// `MIN(x)`.
     Min,
@@ -257,10 +262,10 @@ pub enum AggregateFunction {
     Max,
     /// `AVG(x)`, the final value; engines push SUM and COUNT instead.
     Avg,
-    /// The mean of doubles, 0 over nothing. With COUNT and [`Self::SquaredDeviations`] it is the
-    /// partial state of STDDEV and VARIANCE; S3 Select has neither.
+    /// The mean of doubles; 0 if there are no rows. With COUNT and [`Self::SquaredDeviations`] it
+    /// is the partial state of STDDEV and VARIANCE, which S3 Select does not have.
     Mean,
-    /// The sum of the squared deviations of doubles from their mean, 0 over nothing.
+    /// The sum of the squared deviations of doubles from their mean; 0 if there are no rows.
     SquaredDeviations,
 }
 
@@ -279,8 +284,9 @@ impl AggregateFunction {
     }
 }
 
-/// One aggregate over the rows that pass. NULL is skipped. For tokens ([`Expr::is_token`]), SUM and
-/// AVG take numbers only, and MIN and MAX order booleans before numbers before text.
+/// One aggregate over the rows that pass the predicate. NULL is skipped. For JSON tokens
+/// ([`Expr::is_token`]), SUM and AVG ignore values other than numbers, and MIN and MAX order
+/// booleans before numbers before text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AggregateCall {
     /// The function.
@@ -301,10 +307,11 @@ impl AggregateCall {
 /// The output of a fragment.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output {
-    /// The rows that pass, projected to these columns.
+    /// The rows that pass the predicate, projected to these columns.
     Rows(Vec<NamedExpr>),
-    /// One row per distinct combination of keys, with NULL as a key like any other: first the keys,
-    /// then the aggregates. Without keys it is exactly one row, whether or not rows pass.
+    /// One row per distinct combination of keys, where NULL is a key like any other. The keys are
+    /// followed by the aggregates. Without keys, the output is exactly one row, even if no row
+    /// passes.
     Aggregate {
         /// The keys of GROUP BY.
         groups: Vec<NamedExpr>,
@@ -314,7 +321,7 @@ pub enum Output {
 }
 
 impl Output {
-    /// Returns the output of aggregates over all rows that pass, as one row.
+    /// Returns the output of aggregates over all rows that pass, which is one row.
     pub fn scalar(calls: Vec<AggregateCall>) -> Self {
         Self::Aggregate { groups: vec![], calls }
     }
@@ -337,24 +344,24 @@ pub struct SortKey {
 pub struct Fragment {
     /// The format of the object.
     pub format: Format,
-    /// The columns of the object: all of them in order for CSV, the declared ones for JSON and
-    /// Parquet.
+    /// The columns of the object. For CSV these are all columns in order, for JSON and Parquet the
+    /// declared ones.
     pub schema: SchemaRef,
     /// The filter: rows for which it is not TRUE are dropped.
     pub predicate: Option<Expr>,
-    /// The projection or the aggregates of the rows that pass.
+    /// The projection or the aggregates over the rows that pass the predicate.
     pub output: Output,
-    /// The sort keys, which need a limit: the first rows in this order are returned, in order.
-    /// Among rows that compare equal, any may be returned, in any order.
+    /// The sort keys, which require a limit. The first rows in this order are returned, in order.
+    /// Rows that compare equal are interchangeable.
     pub order: Vec<SortKey>,
-    /// The maximum number of rows; any of them without an order.
+    /// The maximum number of rows; without sort keys, any rows of the output may be returned.
     pub limit: Option<u64>,
-    /// The final projection over the columns of the output; `None` returns those columns.
+    /// A final projection over the columns of the output; `None` to return those columns.
     pub project: Option<Vec<NamedExpr>>,
 }
 
 impl Fragment {
-    /// Returns a fragment of all columns of all rows.
+    /// Returns a fragment that selects all columns of all rows.
     pub fn all(format: Format, schema: SchemaRef) -> Self {
         let output = Output::Rows(
             schema
@@ -367,7 +374,7 @@ impl Fragment {
         Self { format, schema, predicate: None, output, order: vec![], limit: None, project: None }
     }
 
-    /// Returns the expressions over the object's columns: the outputs, then the predicate.
+    /// Returns the expressions over the object's columns: those of the output, then the predicate.
     pub fn exprs(&self) -> impl Iterator<Item = &Expr> {
         let outputs: Vec<&Expr> = match &self.output {
             Output::Rows(columns) => columns.iter().map(|c| &c.expr).collect(),
@@ -386,14 +393,15 @@ impl Fragment {
         all
     }
 
-    /// Returns the name of a column that the fragment reads and that is marked as [`MIXED`].
+    /// Returns the name of a column that the fragment reads and that is marked as [`MIXED`], if
+    /// any.
     pub fn mixed_column(&self) -> Option<&str> {
         let mut fields = self.columns().into_iter().filter_map(|column| self.schema.fields().get(column));
         fields.find(|field| field.metadata().contains_key(MIXED)).map(|field| field.name().as_str())
     }
 
-    /// True if a field without a column is an error: the columns were inferred from a sample of
-    /// JSON, and all of them are returned unchanged, as by `SELECT *`.
+    /// Returns whether a JSON field without a column is an error. It is one if the columns were
+    /// inferred from a sample and all of them are returned unchanged, as by `SELECT *`.
     pub fn refuses_surplus(&self) -> bool {
         let Format::Json(JsonOptions { inferred: true, raw_tokens: false, .. }) = &self.format else { return false };
         let Output::Rows(columns) = &self.output else { return false };
@@ -401,8 +409,8 @@ impl Fragment {
         !fields.is_empty() && fields.map(Expr::Column).all(|field| columns.iter().any(|column| column.expr == field))
     }
 
-    /// Returns for each column of the result whether it holds JSON tokens rather than text: paths
-    /// of raw JSON, and results of token functions.
+    /// Returns for each column of the result whether it holds JSON tokens rather than text. Paths
+    /// in raw JSON and results of token functions are tokens.
     pub fn token_columns(&self) -> Vec<bool> {
         let raw = matches!(&self.format, Format::Json(options) if options.raw_tokens);
         let of_input = |expr: &Expr| expr.is_token() || (raw && matches!(expr, Expr::Column(_)));
@@ -422,7 +430,7 @@ impl Fragment {
     }
 }
 
-/// A unit of scan work: an object as of planning, or a range of it.
+/// A unit of scan work: an object in the version that was planned with, or a range of that object.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Split {
     /// The object's key in its bucket, or its path.
@@ -431,7 +439,7 @@ pub struct Split {
     pub etag: Option<String>,
     /// The size at planning, in bytes.
     pub size: u64,
-    /// The range of bytes that holds the first bytes of the records (Parquet: row groups) to scan;
-    /// `None` for the whole object.
+    /// The range of bytes to scan; `None` for the whole object. A record, or a Parquet row group,
+    /// belongs to the range that contains its first byte.
     pub range: Option<Range<u64>>,
 }

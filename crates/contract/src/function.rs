@@ -1,11 +1,11 @@
 //! Functions that may be pushed to storage.
 
-/// A function from the allow-list.
+/// A function that may be pushed. There are no others.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Function {
     /// `NULLIF(a, b)`: NULL where they are equal, else `a`.
     NullIf,
-    /// `COALESCE(a, …)`: the first that is not NULL.
+    /// `COALESCE(a, …)`: the first argument that is not NULL.
     Coalesce,
     /// `LOWER(text)`.
     Lower,
@@ -15,7 +15,7 @@ pub enum Function {
     CharLength,
     /// `SUBSTRING(text FROM start [FOR length])`, in characters, starting at 1.
     Substring,
-    /// `TRIM(BOTH chars FROM text)`; chars default to blanks.
+    /// `TRIM(BOTH chars FROM text)`; without `chars`, spaces are trimmed.
     Trim,
     /// `TRIM(LEADING chars FROM text)`.
     TrimLeading,
@@ -25,10 +25,11 @@ pub enum Function {
     Concat,
     /// The scalar inside a JSON token, as text (`"a"` gives `a`; `null` gives NULL).
     JsonText,
-    /// The scalar inside a JSON token, to cast to an integer: fractions are cut off, booleans are
-    /// `1` and `0`.
+    /// The scalar inside a JSON token, as text that can be cast to an integer: fractions are
+    /// truncated, and booleans are `1` and `0`.
     JsonWhole,
-    /// The scalar inside a JSON token, to cast to a boolean: numbers but 0 are `true`.
+    /// The scalar inside a JSON token, as text that can be cast to a boolean: numbers other than 0
+    /// are `true`.
     JsonTruth,
     /// The text inside a JSON token; NULL for anything but a string.
     JsonString,
@@ -38,17 +39,18 @@ pub enum Function {
     JsonValue,
     /// A value as a JSON token: numbers with every digit, text in quotes, `true` and `false`.
     ToToken,
-    /// `CAST(x AS DECIMAL)` without precision: a text or JSON token as the token of a number with
-    /// every digit.
+    /// `CAST(x AS DECIMAL)` without precision: converts text or a JSON token to the token of a
+    /// number, with every digit.
     ToNumber,
-    /// True if two JSON tokens are equal: by value within a kind, FALSE between kinds, NULL if
-    /// either is NULL.
+    /// True if two JSON tokens are equal. Tokens of one kind are compared by value, tokens of
+    /// different kinds are not equal; NULL if either is NULL.
     TokenEq,
-    /// True if one JSON token is less than another; NULL between kinds.
+    /// True if one JSON token is less than another; NULL if they are of different kinds.
     TokenLt,
-    /// True if one JSON token is less than or equal to another; NULL between kinds.
+    /// True if one JSON token is less than or equal to another; NULL if they are of different
+    /// kinds.
     TokenLtEq,
-    /// Bytes that sort as JSON tokens do: booleans, numbers by value, text, the rest.
+    /// Bytes that sort in the order of JSON tokens: booleans, numbers by value, text, other values.
     TokenOrder,
     /// `a + b` of two JSON tokens, exact unless either is a double; NULL if either is not a number.
     TokenAdd,
@@ -60,11 +62,11 @@ pub enum Function {
     TokenDivide,
     /// `a % b` of two JSON tokens, with the sign of `a`.
     TokenModulo,
-    /// A LIKE pattern with its escape (empty for none), rewritten to escape by backslash.
+    /// A LIKE pattern, rewritten from its escape character (empty text for none) to a backslash.
     LikePattern,
-    /// `CAST(x AS TIMESTAMP)` of S3 Select: the text of a [`crate::Timestamp`].
+    /// `CAST(x AS TIMESTAMP)` of S3 Select, which yields the text of a [`crate::Timestamp`].
     ToTimestamp,
-    /// `TO_TIMESTAMP(text, pattern)`: text read by a [`crate::Pattern`].
+    /// `TO_TIMESTAMP(text, pattern)`, which parses text by a [`crate::Pattern`].
     ReadTimestamp,
     /// `TO_STRING(timestamp, pattern)`.
     FormatTimestamp,

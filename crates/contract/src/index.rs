@@ -1,9 +1,9 @@
-//! Index objects, which `CREATE INDEX` writes and row lookups of the engine or a node read.
+//! Index objects. `CREATE INDEX` writes them, and the engine or a node reads them to look up rows.
 //!
-//! An index object is CSV that every S3 Select server reads: a header, then a record `value,
-//! first_byte_offset, last_byte_offset` for each value of one column of one data object that is not
-//! NULL, sorted by value and then by position (PushdownDB, Section IV-A). Offsets are inclusive;
-//! for Parquet both are the row number.
+//! An index object is CSV that every S3 Select server can read. After a header, it has a record
+//! `value,first_byte_offset,last_byte_offset` for each non-NULL value of one column of one data
+//! object, sorted by value and then by position (PushdownDB, Section IV-A). Offsets are inclusive;
+//! for Parquet, both are the row number.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
 use crate::{CsvOptions, Format, NullRule};
 
-/// The columns of an index object, as in its header.
+/// The names of an index object's columns, as in its header.
 pub const COLUMNS: [&str; 3] = ["value", "first_byte_offset", "last_byte_offset"];
 
-/// Returns the format of index objects. No value is NULL or holds a line end, so that they can be
-/// read in ranges.
+/// Returns the format of index objects. It has no NULL and no line ends in values, so byte ranges
+/// of an index object can be scanned independently.
 pub fn format() -> Format {
     Format::Csv(CsvOptions { null: NullRule::Never, ..CsvOptions::default() })
 }

@@ -1,13 +1,14 @@
 //! The contract between the engine and storage.
 //!
-//! What crosses the wire is a closed, versioned language ([`Expr`], [`Fragment`]), not the plans of
-//! a query engine: a storage node can bound and check it, and [`classify`] decides by an endpoint's
-//! [`Capability`] which part of it a foreign server evaluates.
+//! What crosses the wire is a closed, versioned language ([`Expr`], [`Fragment`]) instead of the
+//! plans of a query engine, so a storage node can validate and bound it. For a foreign server,
+//! [`classify`] decides from the endpoint's [`Capability`] which parts of the language the server
+//! evaluates.
 //!
 //! The crate has no I/O and no runtime. Both sides of the network depend on it; neither depends on
 //! the other.
 
-// Bytes from outside must not end the process.
+// Bytes from outside must not make the process panic.
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]

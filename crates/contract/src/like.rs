@@ -1,7 +1,7 @@
 //! LIKE patterns as lists of parts, independent of the escape character.
 //!
-//! In [`crate::Expr`] a backslash escapes; S3 Select has no escape unless one is given.
-//! [`LikePart`]s preserve the meaning across that difference.
+//! In [`crate::Expr`] the escape character is a backslash; in S3 Select there is none unless the
+//! statement names one. [`LikePart`]s preserve the meaning across that difference.
 
 /// One element of a LIKE pattern.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -14,9 +14,10 @@ pub enum LikePart {
     AnyRun,
 }
 
-/// Parses a pattern; `None` if the escape precedes anything but a wildcard or itself.
+/// Parses a pattern. Returns `None` if the escape character precedes anything but a wildcard or
+/// itself.
 ///
-/// Without an escape every character but the wildcards stands for itself.
+/// Without an escape character, every character other than a wildcard stands for itself.
 pub fn like_parts(pattern: &str, escape: Option<char>) -> Option<Vec<LikePart>> {
     let mut parts = Vec::with_capacity(pattern.len());
     let mut rest = pattern.chars();
@@ -34,7 +35,8 @@ pub fn like_parts(pattern: &str, escape: Option<char>) -> Option<Vec<LikePart>> 
     Some(parts)
 }
 
-/// Formats a pattern; `escape` precedes characters that would be read as wildcards or escapes.
+/// Formats a pattern. `escape` is written before characters that would otherwise be parsed as
+/// wildcards or escapes.
 pub fn like_pattern(parts: &[LikePart], escape: Option<char>) -> String {
     let mut pattern = String::with_capacity(parts.len());
     for part in parts {
@@ -54,8 +56,8 @@ pub fn like_pattern(parts: &[LikePart], escape: Option<char>) -> String {
     pattern
 }
 
-/// Rewrites a pattern with this `escape` to escape by backslash; `None` if the escape precedes an
-/// ordinary character.
+/// Rewrites a pattern with this `escape` so that the escape character is a backslash. Returns
+/// `None` if the escape character precedes an ordinary character.
 pub fn like_with_backslash(pattern: &str, escape: Option<char>) -> Option<String> {
     Some(like_pattern(&like_parts(pattern, escape)?, Some('\\')))
 }

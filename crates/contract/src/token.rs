@@ -1,4 +1,4 @@
-//! JSON values as text, the form of S3 Select's values without a declared type.
+//! JSON tokens: JSON values as text, the form of S3 Select values without a declared type.
 
 /// Formats `text` as a JSON string.
 pub fn quoted(text: &str) -> String {

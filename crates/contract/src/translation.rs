@@ -1,43 +1,46 @@
-//! Text that is not UTF-8, or whose values are not spelled as SQL spells them.
+//! Translation of text that is not UTF-8, or whose values are not spelled as in SQL.
 
 /// The translation of a CSV object's text before its records are decoded.
 ///
 /// Only a scan over plainly read bytes translates: S3 Select has no options for it, and a fragment
-/// with a translation has no wire form. Translated text is read in one pass from its start.
+/// with a translation cannot be encoded for the fragment route. Translated text is read from its
+/// start in one pass.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Translation {
-    /// The label of the encoding, as the WHATWG's Encoding Standard has them; `None` for UTF-8.
+    /// The label of the encoding in the WHATWG's Encoding Standard; `None` for UTF-8.
     pub encoding: Option<String>,
-    /// The number of lines before the header, or the first record, that are left out.
+    /// The number of lines to skip before the header or the first record.
     pub skip: u64,
-    /// Fields with exactly one of these texts become empty fields, whatever quotes are around them.
+    /// Fields with exactly one of these texts are treated as empty fields, whether or not they are
+    /// quoted.
     pub nulls: Vec<String>,
-    /// The byte between the whole and the fractional digits of numbers; `None` for a point.
+    /// The decimal separator of numbers, one byte; `None` for a point.
     pub decimal: Option<u8>,
-    /// The byte between groups of digits of numbers; `None` if there is none.
+    /// The thousands separator of numbers, one byte; `None` if there is none.
     pub thousands: Option<u8>,
     /// The format of dates, in the directives of `strftime`; `None` for `YYYY-MM-DD`.
     pub date_format: Option<String>,
-    /// The format of timestamps, likewise.
+    /// The format of timestamps, in the directives of `strftime`; `None` for SQL's format.
     pub timestamp_format: Option<String>,
-    /// True if blanks around values of columns that are not text are left out.
+    /// True if white space around values is removed, except in text columns.
     pub trims: bool,
-    /// True if records that do not fit the columns are left out instead of being an error.
+    /// True if records that do not match the columns are skipped instead of being an error.
     pub ignores_errors: bool,
 }
 
 impl Translation {
-    /// True if the text is read as it is.
+    /// Returns whether the text needs no translation.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// True if fields are looked at, rather than only the text as a whole.
+    /// Returns whether the translation has to parse fields, rather than only the text as a whole.
     pub fn looks_at_fields(&self) -> bool {
         !self.nulls.is_empty() || self.spells_values() || self.ignores_errors
     }
 
-    /// True if numbers, dates or timestamps are spelled differently, or have blanks around them.
+    /// Returns whether the spelling of numbers, dates or timestamps differs from SQL, or values
+    /// have white space around them.
     pub fn spells_values(&self) -> bool {
         let Self { decimal, thousands, date_format, timestamp_format, .. } = self;
         let formats = date_format.is_some() || timestamp_format.is_some();

@@ -16,7 +16,7 @@ use crate::caps::Caps;
 use crate::requests::{RequestKind, Requests};
 use crate::usage::{Spill, Usage};
 
-/// The most texts of a meter.
+/// The maximum number of distinct texts that [`Meter::strategy`] records.
 const MAX_STRATEGIES: usize = 500;
 
 /// The counters of a query.
@@ -24,9 +24,9 @@ const MAX_STRATEGIES: usize = 500;
 pub struct Meter {
     started: Instant,
     cpu_at_start: Option<Duration>,
-    /// Wall and CPU time, once the query has ended.
+    /// Wall and CPU time of the query, set when it ends.
     ended: OnceLock<(Duration, Duration)>,
-    /// The number of cores; 0 for all of the machine.
+    /// The number of cores that the engine may use; 0 for all cores of the machine.
     cores: AtomicU64,
     requests: [AtomicU64; RequestKind::ALL.len()],
     received: AtomicU64,
@@ -41,7 +41,7 @@ pub struct Meter {
     fall_backs: AtomicU64,
     strategies: Mutex<Vec<String>>,
     caps: OnceLock<Caps>,
-    /// Bytes of answers that requests under way asked for and did not receive yet.
+    /// Response bytes that requests in flight have announced and not yet released.
     expected: AtomicU64,
 }
 
@@ -77,18 +77,21 @@ impl Meter {
         Self::default()
     }
 
-    /// Sets the most that the query may use, at the first call.
+    /// Sets the caps of the query. Only the first call has an effect.
     pub fn cap(&self, caps: Caps) {
         self.caps.get_or_init(|| caps);
     }
 
-    /// Announces a request that sends `sent` bytes and asks for `expected`; these are to be released
-    /// as they arrive, or when the answer is dropped.
+    /// Reserves `expected` response bytes for a request that sends `sent` bytes, before it is sent.
+    ///
+    /// The reserved bytes count against the caps until [`release`](Self::release) gives them back:
+    /// as they arrive, or when the response is dropped.
     ///
     /// # Errors
     ///
-    /// With the requests under way it would go beyond the caps by more than [`OVERRUN_BYTES`](crate::caps::OVERRUN_BYTES), so it
-    /// must not be sent.
+    /// Returns an error, and reserves nothing, if the usage already exceeds a cap, or if this
+    /// request and those in flight could exceed the cap on bytes by more than
+    /// [`OVERRUN_BYTES`](crate::caps::OVERRUN_BYTES). The request must not be sent then.
     pub fn announce(&self, sent: u64, expected: u64) -> Result<()> {
         let Some(caps) = self.caps.get() else { return Ok(()) };
         let under_way = self.expected.fetch_add(expected, Ordering::Relaxed);
@@ -105,18 +108,19 @@ impl Meter {
         announced
     }
 
-    /// Takes back announced bytes: they arrived, or will not.
+    /// Releases `bytes` that [`announce`](Self::announce) reserved: they arrived, or will not
+    /// arrive.
     pub fn release(&self, bytes: u64) {
         if self.caps.get().is_some() {
             self.expected.fetch_sub(bytes, Ordering::Relaxed);
         }
     }
 
-    /// Checks the bytes that were counted.
+    /// Checks the bytes counted so far against the cap on bytes.
     ///
     /// # Errors
     ///
-    /// They are more than the caps allow.
+    /// Returns an error if they exceed the cap.
     pub fn check_bytes(&self) -> Result<()> {
         match self.caps.get() {
             Some(caps) => caps.check_bytes(load(&self.received).saturating_add(load(&self.sent))),
@@ -124,13 +128,13 @@ impl Meter {
         }
     }
 
-    /// Counts a request, retries included: storage charges for them.
+    /// Counts a request. Retries are counted too, since storage charges for them.
     pub fn request(&self, kind: RequestKind) {
         add(&self.requests[kind as usize], 1);
     }
 
-    /// Counts a request as failed: without an answer, with an incomplete one, or throttled. It was
-    /// counted as sent before.
+    /// Counts a request as failed: without an answer, with an incomplete one, or throttled. The
+    /// request itself was counted before, by [`request`](Self::request).
     pub fn failed(&self) {
         add(&self.failed, 1);
     }
@@ -150,7 +154,8 @@ impl Meter {
         add(&self.sent, bytes);
     }
 
-    /// Counts a fragment: bytes that storage scanned, bytes that it returned, its CPU time.
+    /// Counts a fragment: the bytes that storage scanned and returned for it, and its CPU time
+    /// there.
     pub fn fragment(&self, scanned: u64, returned: u64, cpu: Duration) {
         add(&self.scanned, scanned);
         add(&self.scanned_by_fragments, scanned);
@@ -179,7 +184,7 @@ impl Meter {
         add(&self.storage_cpu_ns, u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    /// Sets the number of cores that the engine may use; 0, the default, for all of the machine.
+    /// Sets the number of cores that the engine may use; 0, the default, means all of the machine.
     pub fn cores(&self, cores: usize) {
         self.cores.store(cores as u64, Ordering::Relaxed);
     }
@@ -194,7 +199,8 @@ impl Meter {
         }
     }
 
-    /// Adds requests and bytes that another process counted; not its rows, time and spilled data.
+    /// Adds the requests, bytes and storage CPU time of another process. Its rows, its wall and CPU
+    /// time, its strategies and its spilled data are ignored.
     pub fn add(&self, usage: &Usage) {
         for kind in RequestKind::ALL {
             add(&self.requests[kind as usize], usage.requests.of(kind));
@@ -210,7 +216,7 @@ impl Meter {
         add(&self.fall_backs, usage.fall_backs);
     }
 
-    /// Stops the clocks, at the first call. Counters continue.
+    /// Stops the wall and CPU clocks at the first call. Counters continue.
     pub fn finish(&self) {
         self.ended.get_or_init(|| self.clocks());
     }
@@ -270,7 +276,7 @@ fn load(counter: &AtomicU64) -> u64 {
 
 /// Returns the CPU time of this process; `None` if the system does not report it.
 ///
-/// It is the whole process: queries that run side by side in one process share the figure.
+/// The time is that of the whole process, so concurrent queries of one process share the figure.
 fn process_cpu() -> Option<Duration> {
     clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).ok().map(Duration::from)
 }

@@ -1,8 +1,8 @@
 //! Price books: the cost of a query in dollars.
 //!
 //! The model is that of Section II-B of the PushdownDB paper: compute time, requests, bytes scanned
-//! and bytes returned by S3 Select. If data leaves the region every received byte has a price too,
-//! and fragments are paid by storage CPU time. A gigabyte is 10⁹ bytes.
+//! and bytes returned by S3 Select. If data leaves the region, every received byte has a price too.
+//! Fragments are charged by storage CPU time. A gigabyte is 10⁹ bytes.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -86,7 +86,7 @@ impl PriceBook {
         Self::from_toml(&text).map_err(|e| e.context(format!("price book '{name}'")))
     }
 
-    /// Parses a book. Prices are finite and not negative.
+    /// Parses a price book in TOML. Returns an error if a price is negative or not finite.
     pub fn from_toml(text: &str) -> Result<Self> {
         let book: Self = toml::from_str(text).map_err(|e| Error::invalid(e.to_string().trim_end().to_owned()))?;
         for (name, value) in book.prices() {
@@ -151,10 +151,10 @@ impl PriceBook {
     }
 }
 
-/// Dollars by item.
+/// The cost of a query in dollars, by item.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Bill {
-    /// The engine's machine for the time of the query.
+    /// The engine's machine, for the duration of the query.
     pub compute: f64,
     /// Requests.
     pub request: f64,

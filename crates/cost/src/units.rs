@@ -1,4 +1,4 @@
-//! Formatting of numbers.
+//! Formatting of numbers, and parsing of sizes in bytes.
 
 use std::time::Duration;
 
@@ -27,11 +27,12 @@ pub fn bytes(count: u64) -> String {
     format!("{value:.digits$} {unit}")
 }
 
-/// Parses a number of bytes, with K, M, G or T (also KB, KiB and the like) for powers of 1024.
+/// Parses a number of bytes. The suffixes K, M, G and T (also KB, KiB and the like) are powers of
+/// 1024.
 ///
 /// # Errors
 ///
-/// The text is no size, or one beyond `T`; the message shows how sizes are written.
+/// Returns a message with examples of valid sizes if `text` is not a size or does not fit in `T`.
 pub fn parse_bytes<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
     let expected = || format!("'{text}' is no size, such as 16M, 512MiB or 1073741824");
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -60,12 +61,12 @@ pub fn count(count: u64) -> String {
     text
 }
 
-/// Formats a count with its noun, whose plural ends in s.
+/// Formats `number` and the noun `of`, followed by an "s" unless `number` is 1.
 pub fn counted(number: u64, of: &str) -> String {
     format!("{} {of}{}", count(number), if number == 1 { "" } else { "s" })
 }
 
-/// Formats seconds with three significant digits.
+/// Formats seconds with up to three significant digits.
 pub fn seconds(seconds: f64) -> String {
     match seconds {
         s if s < 0.9995 => format!("{:.0} ms", s * 1000.0),
@@ -76,7 +77,7 @@ pub fn seconds(seconds: f64) -> String {
     }
 }
 
-/// Formats a duration with three significant digits.
+/// Formats a duration with up to three significant digits.
 pub fn duration(duration: Duration) -> String {
     seconds(duration.as_secs_f64())
 }

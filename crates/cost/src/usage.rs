@@ -14,7 +14,8 @@ pub struct Usage {
     pub wall_s: f64,
     /// CPU seconds of the engine.
     pub cpu_s: f64,
-    /// CPU seconds that storage spent on fragments. S3 Select is charged by bytes scanned instead.
+    /// CPU seconds that storage spent on fragments. (S3 Select is charged by bytes scanned
+    /// instead.)
     pub storage_cpu_s: f64,
     /// Rows in the result.
     pub rows: u64,
@@ -22,13 +23,13 @@ pub struct Usage {
     pub bytes_scanned: u64,
     /// Bytes that storage reports to have returned as results of S3 Select requests and fragments.
     pub bytes_returned: u64,
-    /// The part of `bytes_scanned` of fragments, paid by `storage_cpu_s`.
+    /// The bytes of `bytes_scanned` that fragments scanned; `storage_cpu_s` is charged for them.
     pub bytes_scanned_by_fragments: u64,
-    /// The part of `bytes_returned` of fragments, paid by `storage_cpu_s`.
+    /// The bytes of `bytes_returned` that fragments returned; `storage_cpu_s` is charged for them.
     pub bytes_returned_by_fragments: u64,
     /// Bytes over the network, both ways.
     pub bytes_network: u64,
-    /// The part of `bytes_network` sent to storage, free of egress charges.
+    /// The bytes of `bytes_network` that were sent to storage, which are free of egress charges.
     pub bytes_sent: u64,
     /// Requests sent to storage.
     pub requests: Requests,
@@ -44,24 +45,24 @@ pub struct Usage {
     pub spill: Spill,
 }
 
-/// Data of a query that did not fit into memory. Requests and bytes to an object store are also
-/// part of the query's own.
+/// Data that a query spilled because it did not fit into memory. Requests and bytes to an object
+/// store are included in the other counters of the query's [`Usage`], too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Spill {
     /// Bytes written to the local disk.
     pub disk_bytes: u64,
     /// Bytes written to an object store.
     pub remote_bytes: u64,
-    /// Bytes read back from either.
+    /// Bytes read back from disk and object store.
     pub read_bytes: u64,
     /// Parts written.
     pub parts: u64,
-    /// Seconds in which operators waited for parts to be written or read.
+    /// Seconds that operators waited for parts to be written or read.
     pub waited_s: f64,
 }
 
 impl Spill {
-    /// Bytes written.
+    /// Returns the bytes written, to disk and object store.
     pub fn bytes(&self) -> u64 {
         self.disk_bytes + self.remote_bytes
     }

@@ -31,7 +31,7 @@ struct Clock {
 }
 
 impl Clock {
-    /// True if the next bytes are late. `waits` is set while the body is pending.
+    /// Returns whether the next bytes are late. `waits` says whether the body is pending.
     fn is_over(&mut self, waits: bool, context: &mut Context<'_>) -> bool {
         let waited = std::mem::replace(&mut self.waits, waits);
         if !waits {
@@ -46,8 +46,8 @@ impl Clock {
 }
 
 impl Watched {
-    /// Creates a body of this `length` that fails after `silence` without bytes, and at `end` if it
-    /// is a document.
+    /// Wraps `body`, whose `length` is expected. Reading it fails after `silence` without bytes,
+    /// and, if the body is a document, at `end`.
     pub fn new(body: HttpResponseBody, length: Length, silence: Option<Duration>, end: Option<Instant>) -> Self {
         let clock = silence.map(|silence| {
             let sleep = Box::pin(sleep_until(Instant::now() + silence));
@@ -56,7 +56,8 @@ impl Watched {
         Self { body, length, received: 0, is_over: false, clock }
     }
 
-    /// Returns the violation of the promised length, if any.
+    /// Returns what violates the expected length, if anything. `at_its_end` says whether the body
+    /// has ended.
     fn wrong(&self, at_its_end: bool) -> Option<String> {
         let received = self.received;
         match self.length.exact {
@@ -98,7 +99,7 @@ impl Body for Watched {
         match polled {
             Poll::Ready(Some(Ok(frame))) => {
                 self.received += frame.data_ref().map_or(0, |data| data.len() as u64);
-                // Surplus bytes are not passed on.
+                // The frame that exceeds the length is dropped.
                 match self.wrong(false) {
                     Some(wrong) => self.fail(failed(HttpErrorKind::Unknown, wrong)),
                     None => Poll::Ready(Some(Ok(frame))),
@@ -116,7 +117,7 @@ impl Body for Watched {
     }
 
     fn is_end_stream(&self) -> bool {
-        // A body that claims to have ended too soon is polled once more, which finds the error.
+        // If the body claims to have ended too soon, one more poll returns the error.
         self.is_over || (self.body.is_end_stream() && self.wrong(true).is_none())
     }
 

@@ -20,24 +20,26 @@ use crate::error::{failed, refused, silent};
 use crate::expected::Expected;
 use crate::trust::{CA_BUNDLE, authorities, innermost, is_untrusted};
 
-/// The lowest rate at which a request is sent before it fails, in bytes per second.
+/// The slowest upload that does not time out, in bytes per second: sending a request may take as
+/// much longer as its body takes at this rate.
 const MIN_SEND_BYTES_PER_S: u64 = 64 << 10;
 
-/// The timeout of answers other than objects, as a multiple of the timeout for silence.
+/// The time limit for a whole response that is a document, as a multiple of the timeout for
+/// silence.
 const DOCUMENT_PATIENCE: u32 = 10;
 
-/// The timeout for a server's silence.
+/// The time that a server may be silent before a request or a body fails.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Patience(pub Duration);
 
-/// A factory of clients, which follow no redirects and check lengths.
+/// A factory of HTTP clients that follow no redirects and check the lengths of bodies.
 #[derive(Clone, Debug, Default)]
 pub struct Connector {
     /// True if certificates are not verified.
     pub insecure: bool,
-    /// The timeout for silence; without it the caller decides.
+    /// The timeout for a silent server. With `None`, timeouts are left to the caller.
     pub patience: Option<Patience>,
-    /// The resolver of host names. A proxy would resolve names itself, so none is used.
+    /// The resolver of host names. With one, no proxy is used, since a proxy resolves names itself.
     pub resolver: Option<Resolver>,
 }
 
@@ -74,8 +76,8 @@ fn time(options: &ClientOptions, key: Key) -> object_store::Result<Option<Durati
 }
 
 impl Connector {
-    /// Builds a client with the settings of `object_store` and the certificate authorities of the
-    /// environment.
+    /// Builds a client from the settings of `object_store`, with the certificate authorities that
+    /// the environment names in addition.
     fn client(&self, options: &ClientOptions) -> object_store::Result<reqwest::Client> {
         let is_set = |key| parsed::<bool>(options, key).map(|set| set == Some(true));
         let invalid = |error: reqwest::Error| refused(innermost(&error).to_string());
@@ -139,7 +141,7 @@ impl Connector {
     }
 }
 
-/// An HTTP client that checks its answers.
+/// An HTTP client that checks its responses.
 #[derive(Debug)]
 struct Client {
     http: reqwest::Client,
@@ -170,7 +172,8 @@ impl HttpService for Client {
     }
 }
 
-/// Returns an error with advice if a certificate was not accepted. It is not retried.
+/// Returns an error that says how to trust the server, if `error` is a rejected certificate. Its
+/// kind prevents a retry.
 fn untrusted(error: &HttpError) -> Option<HttpError> {
     let cause = innermost(error).to_string();
     is_untrusted(&cause).then(|| {

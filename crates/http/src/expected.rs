@@ -1,28 +1,28 @@
-//! The expected answer to a request.
+//! The expected response to a request.
 
 use http::header::{CONTENT_LENGTH, CONTENT_RANGE, LOCATION, RANGE};
 use http::request;
 use http::response::Parts;
 use http::{HeaderMap, HeaderName, Method, StatusCode};
 
-/// The longest answer other than an object, in bytes; a listing of a thousand long names fits.
+/// The maximum length of a document, in bytes; a listing of a thousand long names fits.
 const MAX_DOCUMENT_BYTES: u64 = 64 << 20;
 
-/// The range of an object in a request.
+/// The range of bytes that a request asks for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Part {
     /// The first and the last byte, inclusive.
     Bounded(u64, u64),
     From(u64),
-    /// A number of bytes at the end.
+    /// The last bytes of the object: their number.
     Last(u64),
 }
 
-/// The properties of a request that determine its answer.
+/// The properties of a request that determine which response is valid.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expected {
     kind: Kind,
-    /// True if only the head of the answer is requested.
+    /// True for a HEAD request, whose response has no body.
     is_head: bool,
     part: Option<Part>,
 }
@@ -31,9 +31,9 @@ pub(crate) struct Expected {
 enum Kind {
     /// Bytes of an object.
     Object,
-    /// A listing, or the outcome of a change.
+    /// A document: a listing, or the outcome of a change.
     Document,
-    /// An answer that is streamed, for as long as that takes.
+    /// A response that is streamed, without a maximum length and without a time limit.
     Stream,
 }
 
@@ -44,12 +44,12 @@ pub(crate) struct Length {
     pub exact: Option<u64>,
     /// The maximum length.
     pub max: u64,
-    /// True if it has to arrive within a time limit.
+    /// True for a document, which has to arrive within a time limit.
     pub is_document: bool,
 }
 
 impl Expected {
-    /// Reads the head of a request.
+    /// Returns what the `head` of a request says about its response.
     pub fn of(head: &request::Parts) -> Self {
         let request::Parts { method, uri, headers, .. } = head;
         let mut names =
@@ -64,7 +64,8 @@ impl Expected {
         Self { kind, is_head: *method == Method::HEAD, part: part.filter(|_| *method == Method::GET) }
     }
 
-    /// Returns the length of the answer's body, or the mismatch between answer and request.
+    /// Returns the expected length of the body of `answer`, or a message if `answer` does not match
+    /// the request.
     pub fn length(&self, answer: &Parts) -> Result<Length, String> {
         if answer.status.is_redirection()
             && answer.status != StatusCode::NOT_MODIFIED
@@ -90,7 +91,8 @@ impl Expected {
                 Err("the server answered with a part of the object, and was asked for all of it".to_owned())
             }
             (Kind::Object, None) => Ok(Length { exact: promised, max: u64::MAX, is_document: false }),
-            // A server without ranges sends the whole object, which the store refuses as a part.
+            // A server without support for ranges sends the whole object; the store detects that
+            // and fails.
             (Kind::Object, Some(_)) if answer.status == StatusCode::OK => {
                 Ok(Length { exact: promised, max: u64::MAX, is_document: false })
             }
@@ -106,7 +108,7 @@ impl Expected {
         }
     }
 
-    /// Returns the length of the part that was sent, which must be the requested one.
+    /// Returns the length of the part in `answer`, or a message unless it is the requested part.
     fn sent_part(&self, expected: Part, answer: &Parts) -> Result<u64, String> {
         if answer.status != StatusCode::PARTIAL_CONTENT {
             return Err(format!("the server answered {} to a request for a part of the object", answer.status));
@@ -130,7 +132,7 @@ impl Expected {
     }
 }
 
-/// Parameters of requests whose answers list or describe.
+/// Query parameters of requests whose responses are documents.
 const LISTINGS: [&str; 6] = ["list-type", "uploads", "uploadId", "delete", "comp", "restype"];
 
 fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
@@ -146,7 +148,7 @@ fn part(range: &str) -> Option<Part> {
     }
 }
 
-/// Parses the first and last byte of a part and the size of the whole, if given.
+/// Parses a `Content-Range` into the first byte, the last byte and, if given, the object's size.
 fn content_range(text: &str) -> Option<(u64, u64, Option<u64>)> {
     let (range, size) = text.strip_prefix("bytes ")?.split_once('/')?;
     let (first, last) = range.split_once('-')?;

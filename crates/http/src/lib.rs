@@ -1,9 +1,10 @@
-//! The HTTP client of all object stores: of the engine's tables and behind a gateway.
+//! The HTTP client under every object store: those of the engine's tables, and the one behind a
+//! gateway.
 //!
-//! The client of `object_store` follows redirects anywhere, with this machine's network access, and
-//! passes on bodies of any length. This one follows no redirect, checks that an answer is the
-//! requested part, and fails a body that is shorter or longer than promised. The checks are below
-//! every reader, so that no reader can forget them.
+//! The default client of `object_store` follows redirects to any address that this machine can
+//! reach and passes on bodies of any length. This one follows no redirect, checks that a response
+//! is the requested part, and fails a body that is shorter or longer than promised. The checks are
+//! made below every reader, so that no reader can omit them.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -16,6 +17,6 @@ pub mod reads;
 mod trust;
 
 pub use client::{Connector, Patience, Resolver};
-/// The traits of resolvers.
+/// The traits that a [`Resolver`] implements.
 pub use reqwest::dns;
 pub use trust::{CA_BUNDLE, is_untrusted};

@@ -1,4 +1,4 @@
-//! Certificate authorities trusted besides the system's.
+//! Certificate authorities that are trusted in addition to those of the system.
 
 use std::error::Error as StdError;
 use std::path::Path;
@@ -7,10 +7,10 @@ use reqwest::Certificate;
 
 use crate::error::refused;
 
-/// The variable that names a file of further authorities, as for AWS's tools.
+/// The environment variable that names a file of additional authorities, as for AWS's tools.
 pub const CA_BUNDLE: &str = "AWS_CA_BUNDLE";
 
-/// Reads the authorities of the file that [`CA_BUNDLE`] names; none if it is not set.
+/// Reads the authorities from the file that [`CA_BUNDLE`] names; returns none if it is not set.
 pub(crate) fn authorities() -> object_store::Result<Vec<Certificate>> {
     let Some(bundle) = std::env::var_os(CA_BUNDLE).filter(|path| !path.is_empty()) else { return Ok(Vec::new()) };
     let context =
@@ -20,7 +20,7 @@ pub(crate) fn authorities() -> object_store::Result<Vec<Certificate>> {
     if authorities.is_empty() { Err(context(&"it holds no certificate in PEM")) } else { Ok(authorities) }
 }
 
-/// True if the message of a failure is that of a certificate that was not accepted.
+/// Returns whether `message`, the text of an error, is about a rejected certificate.
 pub fn is_untrusted(message: &str) -> bool {
     message.contains("invalid peer certificate")
 }

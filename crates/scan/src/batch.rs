@@ -1,7 +1,7 @@
-//! Making batches, measuring them, and compacting string views.
+//! Creating and measuring batches, and compacting string views.
 //!
-//! String views keep the buffers alive that they point into: a few rows picked from many would pin
-//! the memory of all.
+//! A string view keeps alive the buffer into which it points, so a few rows selected from many
+//! could hold the memory of all of them.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use pushdowndb_contract::Result;
 
 use crate::error::from_arrow;
 
-/// Returns the same rows with text copied out of buffers of which less than half is used.
+/// Copies text out of buffers of which less than half is used. The rows stay the same.
 pub fn compact(batch: &RecordBatch) -> Result<RecordBatch> {
     let columns = batch.columns().iter().map(compact_array);
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     RecordBatch::try_new_with_options(batch.schema(), columns.collect(), &options).map_err(from_arrow)
 }
 
-/// Returns the same values with text copied out of buffers of which less than half is used.
+/// Copies text out of buffers of which less than half is used. The values stay the same.
 pub(crate) fn compact_array(column: &ArrayRef) -> ArrayRef {
     match column.data_type() {
         DataType::Utf8View => compact_views(column.as_string_view(), column),
@@ -32,13 +32,13 @@ fn compact_views<T: ByteViewType + ?Sized>(views: &GenericByteViewArray<T>, same
     if held / 2 > views.total_buffer_bytes_used() { Arc::new(views.gc()) } else { Arc::clone(same) }
 }
 
-/// Returns a batch that keeps its number of rows even without columns.
+/// Creates a batch with an explicit number of rows, since it may have no columns.
 pub(crate) fn record_batch(schema: &SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
     RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options).map_err(from_arrow)
 }
 
-/// Bytes of an array's own rows, without the rest of shared buffers.
+/// Returns the bytes of an array's own rows, without other parts of shared buffers.
 pub fn slice_bytes(array: &ArrayRef) -> usize {
     array.to_data().get_slice_memory_size().unwrap_or_else(|_| array.get_array_memory_size())
 }

@@ -2,21 +2,21 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Work done by a scan so far. Shared: it can be read while the scan runs.
+/// Counters of the work that a scan has done so far. They can be read while the scan runs.
 #[derive(Debug, Default)]
 pub struct ScanCounters {
-    /// Bytes of the object that were read: of text as stored, compressed or not; of Parquet the
-    /// bytes of column chunks.
+    /// Bytes of the object that were read: for text the stored bytes, even if compressed; for
+    /// Parquet the bytes of column chunks.
     pub bytes_scanned: AtomicU64,
-    /// The same after decompression of the object as a whole.
+    /// The same bytes after the object as a whole was decompressed.
     pub bytes_processed: AtomicU64,
     /// Records decoded, in whole or in part, before filtering.
     pub rows_scanned: AtomicU64,
     /// Row groups of Parquet that were read.
     pub row_groups_scanned: AtomicU64,
-    /// Row groups of Parquet that statistics ruled out.
+    /// Row groups of Parquet that were pruned by statistics.
     pub row_groups_pruned: AtomicU64,
-    /// Bytes of text that zones ruled out.
+    /// Bytes of text that were pruned by zones.
     pub bytes_pruned: AtomicU64,
 }
 

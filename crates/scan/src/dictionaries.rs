@@ -1,9 +1,9 @@
 //! Dictionary encoding of text columns for the network, where it saves bytes.
 //!
-//! Columns with few values (flags, modes, segments, priorities) take 4 to 7 bytes a row as plain
-//! text compressed with LZ4, mostly for offsets, and less than one as a dictionary with 8-bit keys.
-//! Columns with more values, and short ones, stay plain. The receiver decodes dictionaries: they
-//! are an encoding of the batch and not part of its schema.
+//! As plain text compressed with LZ4, a column with few values (flags, modes, segments, priorities)
+//! takes 4 to 7 bytes per row, mostly for offsets. As a dictionary with 8-bit keys it takes less
+//! than one. Columns with many values, and columns of few rows, stay plain. The receiver decodes
+//! dictionaries: they are an encoding of the batch and not part of its schema.
 
 use std::sync::Arc;
 
@@ -14,22 +14,23 @@ use pushdowndb_contract::Result;
 
 use crate::error::from_arrow;
 
-/// Minimum number of rows: fewer do not save the bytes of the dictionary.
+/// The minimum number of rows. With fewer rows, the dictionary takes more bytes than it saves.
 const MIN_ROWS: usize = 256;
 
 /// Minimum average number of rows per value.
 const MIN_ROWS_PER_VALUE: usize = 4;
 
-/// The dictionary columns of a schema: a bit for each of the first 31 columns.
+/// A bit mask of the dictionary columns of a schema. Only the first 31 columns can be dictionaries.
 pub type DictionaryColumns = u32;
 
-/// Returns the columns that can be dictionaries.
+/// Returns the indexes of the columns that can be dictionaries.
 pub fn dictionary_candidates(schema: &Schema) -> impl Iterator<Item = usize> {
     let fields = schema.fields().iter().enumerate().take(31);
     fields.filter(|(_, field)| field.data_type().is_string()).map(|(index, _)| index)
 }
 
-/// Returns `schema` with `columns` as dictionaries; `None` if one of them cannot be.
+/// Returns `schema` with the types of `columns` replaced by dictionaries. Returns `None` if one of
+/// these columns cannot be a dictionary.
 pub fn with_dictionaries(schema: &SchemaRef, columns: DictionaryColumns) -> Option<SchemaRef> {
     let candidates = dictionary_candidates(schema).fold(0, |all, index| all | (1 << index));
     if columns & !candidates != 0 {
@@ -44,7 +45,7 @@ pub fn with_dictionaries(schema: &SchemaRef, columns: DictionaryColumns) -> Opti
     Some(Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone())))
 }
 
-/// Encodes a text column as a dictionary, if that takes fewer bytes.
+/// Encodes a text column as a dictionary. Returns `None` if that would not save bytes.
 pub fn as_dictionary(column: &ArrayRef) -> Option<ArrayRef> {
     if column.len() < MIN_ROWS {
         return None;
@@ -61,7 +62,7 @@ fn encode<'a>(values: impl Iterator<Item = Option<&'a str>>, rows: usize) -> Opt
     let mut builder = StringDictionaryBuilder::<UInt8Type>::new();
     for value in values {
         match value {
-            // More values than keys: an error.
+            // There are more distinct values than 8-bit keys.
             Some(value) => {
                 builder.append(value).ok()?;
             }
@@ -73,7 +74,7 @@ fn encode<'a>(values: impl Iterator<Item = Option<&'a str>>, rows: usize) -> Opt
     (distinct > 0 && distinct * MIN_ROWS_PER_VALUE <= rows).then(|| Arc::new(array) as ArrayRef)
 }
 
-/// Decodes the dictionaries of `batch`. `schema` is the plain one.
+/// Decodes the dictionary columns of `batch`. `schema` has their plain types.
 pub fn without_dictionaries(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     let columns = batch.columns().iter().zip(schema.fields()).map(|(column, field)| match column.data_type() {
         DataType::Dictionary(..) if column.data_type() != field.data_type() => cast(column, field.data_type()),
@@ -114,7 +115,7 @@ mod tests {
             assert_eq!(dictionary_candidates(&batch.schema()).collect::<Vec<_>>(), [1]);
             let schema = with_dictionaries(&batch.schema(), 2).unwrap();
             let columns = vec![Arc::clone(batch.column(0)), as_dictionary(&plain).unwrap()];
-            // Without NULLs in its keys it would fit a column that has none.
+            // Without the NULLs in its keys, the array is valid for a column without NULLs.
             let sent = RecordBatch::try_new(schema, columns).unwrap();
             let back = without_dictionaries(&sent, &batch.schema()).unwrap();
             assert_eq!(back, batch, "{data_type}");

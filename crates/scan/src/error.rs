@@ -1,11 +1,12 @@
-//! Conversion of Arrow, DataFusion and Parquet errors; the kind of an error decides what the caller
-//! does.
+//! Conversion of Arrow, DataFusion and Parquet errors. The kind of the result decides how the
+//! caller reacts.
 
 use arrow::error::ArrowError;
 use datafusion_common::DataFusionError;
 use pushdowndb_contract::{Error, ErrorKind};
 
-/// Converts an error of evaluation: bad values and expressions are the user's, others are internal.
+/// Converts an error of an evaluation. Invalid values and expressions are the user's errors, all
+/// others are internal errors.
 pub(crate) fn from_datafusion(error: DataFusionError) -> Error {
     match error {
         DataFusionError::ArrowError(error, _) => from_arrow(*error),
@@ -43,7 +44,8 @@ pub(crate) fn from_arrow(error: ArrowError) -> Error {
     }
 }
 
-/// Wraps an error on its way out of an expression; [`from_datafusion`] unwraps it.
+/// Wraps an error so that it passes through DataFusion's expressions; [`from_datafusion`] unwraps
+/// it.
 pub(crate) fn into_datafusion(error: Error) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }

@@ -1,12 +1,12 @@
-//! A fragment over bytes.
+//! Runs a fragment over the bytes of an object.
 //!
-//! One evaluator for both sides of the network: the node runs it next to the disks, the engine runs
-//! it over plain reads. What they agree on is therefore not a matter of care but of construction.
+//! Both sides of the network use the same evaluator: the node runs it next to the disks, and the
+//! engine runs it over plain reads. So both return the same results by construction.
 //!
 //! - [`scan`] runs a [`pushdowndb_contract::Fragment`] over one object, whose bytes come from an
 //!   [`ObjectReader`].
 //! - [`Evaluator`] evaluates the contract's expressions on batches that are already decoded.
-//! - [`for_each_key`] gives the keys that Bloom filters are made of.
+//! - [`for_each_key`] returns the keys from which Bloom filters are built.
 //! - [`CsvDecoder`] decodes CSV that arrives from elsewhere, such as the results of S3 Select.
 //!
 //! ```text
@@ -25,11 +25,11 @@
 //! runtime      interruption, memory budget, time slices, helper tasks
 //! ```
 //!
-//! A folder uses those below it.
+//! Each folder uses only those below it in this list.
 //!
-//! Memory is bounded whatever the object, see [`limits`]; no bytes from outside make it panic.
+//! Memory is bounded for every object, see [`limits`]. No bytes from outside make a scan panic.
 
-// Bytes from outside must not end the process.
+// Bytes from outside must not make the process panic.
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 #![warn(missing_docs)]
 

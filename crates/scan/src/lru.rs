@@ -1,23 +1,23 @@
-//! A small cache of recently created values.
+//! A small cache of the most recently created values.
 
 use std::collections::VecDeque;
 use std::fmt;
 
 use parking_lot::{Mutex, MutexGuard};
 
-/// The values that were created last. Lookups are linear, so it is meant for a few entries.
+/// A cache of the values that were created last. Lookups are linear, so it should have few entries.
 pub struct Latest<T>(Mutex<VecDeque<T>>);
 
 impl<T: Clone> Latest<T> {
-    /// Returns the cached value for which `is` holds, or else inserts `make()`. Keeps at most
-    /// `most` values.
+    /// Returns the cached value for which `is` is true, or else calls `make` and caches its result.
+    /// At most `most` values are kept.
     ///
-    /// The cache is not locked during `make`, so that several threads may create the same value;
-    /// one of them is kept and returned to all.
+    /// The cache is not locked during `make`, so several threads may create the same value; one of
+    /// these values is cached and returned to all of them.
     ///
     /// # Errors
     ///
-    /// The error of `make`; nothing is inserted.
+    /// Returns the error of `make`. Nothing is cached then.
     pub fn get_or_make<E>(
         &self,
         most: usize,
@@ -35,7 +35,7 @@ impl<T: Clone> Latest<T> {
         all.push_front(made.clone());
         let kept = most.min(all.len());
         let gone = all.split_off(kept);
-        // Dropping large values may take a while: not under the lock.
+        // Dropping large values may take a while, so it is done without the lock.
         drop(all);
         drop(gone);
         Ok(made)
@@ -86,7 +86,7 @@ mod tests {
         let latest = Latest::default();
         let is = |known: &&str| known.starts_with('a');
         let slow = latest.get_or_make(4, is, || {
-            // Somebody else is done before.
+            // Another thread finishes first.
             latest.get_or_make(4, is, || Ok::<_, ()>("a, first"))?;
             Ok::<_, ()>("a, second")
         });

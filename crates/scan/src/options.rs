@@ -18,60 +18,63 @@ use crate::runtime::spawner::{Helpers, Spawner};
 use crate::source::SourceOptions;
 use crate::zones::store::Zones;
 
-/// Options of a scan. Only [`Self::partial_group_bytes`], [`Self::passes_on_first_rows`] and
-/// [`Self::threshold`] affect the results, and [`Self::helpers`] the last digits of floating-point
-/// numbers.
+/// Options of a scan.
+///
+/// Only [`Self::partial_group_bytes`], [`Self::passes_on_first_rows`] and [`Self::threshold`]
+/// affect the results; [`Self::helpers`] affects the last digits of floating-point numbers.
 #[derive(Clone, Debug)]
 pub struct ScanOptions {
     /// Maximum number of rows in a batch.
     pub batch_rows: usize,
     /// Maximum length of a text record, in bytes; a longer one is an error.
     pub record_bytes: usize,
-    /// Maximum uncompressed bytes of a Parquet row group, as its footer claims them.
+    /// Maximum uncompressed bytes of a Parquet row group, as stated in its footer.
     pub row_group_bytes: u64,
-    /// A larger row group is read in slices of about this many stored bytes, if the file has a page
-    /// index. Two slices are in memory at a time.
+    /// The approximate size of slices, in stored bytes. If the file has a page index, a larger row
+    /// group is read in slices. Two slices are in memory at a time.
     pub row_group_part_bytes: u64,
-    /// Whether a task reads and searches the next row group while rows of the current one are
-    /// taken. Without it the scan does, which is better where there are as many scans as threads.
+    /// Whether a separate task reads and searches the next row group while rows of the current one
+    /// are consumed. Otherwise the scan itself does so, which is better if there are as many scans
+    /// as threads.
     pub fetches_beside: bool,
-    /// Limits the memory of groups, for callers that merge results: beyond this many bytes further
-    /// rows are returned partially aggregated. A group may then be returned several times, each
-    /// time with the aggregates of some of its rows; each row counts once. `None`: each group is
-    /// returned once, and more groups than [`crate::limits`] allow are an error. Has no effect
-    /// where groups are ordered, limited or projected.
+    /// The maximum bytes of groups, for callers that merge results. Beyond it, further rows are
+    /// returned partially aggregated. A group may then be returned several times, each time with
+    /// the aggregates of some of its rows; each row counts once.
+    ///
+    /// With `None`, each group is returned once, and it is an error to exceed the number of groups
+    /// in [`crate::limits`]. Has no effect if groups are ordered, limited or projected.
     pub partial_group_bytes: Option<usize>,
-    /// Whether an ORDER BY … LIMIT whose first rows take too much memory may return more rows than
-    /// the limit, for callers that merge results; otherwise that is an error.
+    /// Whether an ORDER BY … LIMIT may return more rows than the limit if its first rows take too
+    /// much memory, for callers that merge results. Otherwise that is an error.
     pub passes_on_first_rows: bool,
-    /// Shared by scans that work on one ORDER BY … LIMIT: each leaves out rows that cannot be among
-    /// the first of all of them.
+    /// Shared by scans that compute the same ORDER BY … LIMIT. Each of them omits rows that cannot
+    /// be among the first rows of all of them.
     pub threshold: Arc<Threshold>,
-    /// Zones of the object. The scan skips what they rule out, and adds to them.
+    /// Zones of the object. The scan skips those that cannot match, and records bounds in them.
     pub zones: Option<Arc<Zones>>,
-    /// Whether text is searched for bytes that a matching record must hold.
+    /// Whether text is searched for bytes that a matching record must contain.
     pub matching: Matching,
-    /// Shared by scans of one fragment with one threshold.
+    /// State shared by scans of the same fragment with the same threshold.
     pub learned: Arc<ScanCaches>,
-    /// Where the footer of a Parquet object may be cached.
+    /// The cache for the footer of a Parquet object, if there is one.
     pub footer: Option<KnownFooter>,
-    /// Buffers that Parquet pages are decompressed into; consecutive scans may share them.
+    /// Buffers into which Parquet pages are decompressed; consecutive scans may share them.
     pub pages: Arc<BlockBuffers>,
-    /// Accounts for pages, dictionaries, groups, first rows and batches of results.
+    /// The memory budget for pages, dictionaries, groups, first rows and batches of results.
     pub memory: MemoryBudget,
-    /// Ends the scan in the middle of a computation. By default that of the task which runs the
-    /// scan.
+    /// Interrupts the scan, even in the middle of a computation. By default the interrupt of the
+    /// task that runs the scan.
     pub interrupt: Interrupt,
     /// Starts background tasks.
     pub spawner: Spawner,
-    /// Helpers that scan pieces of the object in parallel; `None`: a sequential scan.
+    /// Helpers that scan pieces of the object in parallel; `None` for a sequential scan.
     pub helpers: Option<Helpers>,
-    /// Where records are noted that are left out, because they do not fit the columns.
+    /// Collects records that are skipped because they do not match the columns.
     pub rejects: Option<Arc<Rejects>>,
 }
 
 impl ScanOptions {
-    /// The options of a source that starts its tasks with `spawner`.
+    /// Returns the options of a source that starts its tasks with `spawner`.
     pub(crate) fn of_source(&self, spawner: &Spawner) -> SourceOptions {
         SourceOptions {
             batch_rows: self.batch_rows.max(1),
@@ -97,7 +100,7 @@ impl ScanOptions {
         }
     }
 
-    /// The options of the last steps.
+    /// Returns the options of the last steps.
     pub(crate) fn of_sink(&self) -> SinkOptions {
         SinkOptions {
             partial_group_bytes: self.partial_group_bytes,
@@ -133,11 +136,11 @@ impl Default for ScanOptions {
     }
 }
 
-/// State that scans of one fragment share, over pieces of one object or over several objects.
+/// State that scans of the same fragment share, over pieces of one object or over several objects.
 #[derive(Debug, Default)]
 pub struct ScanCaches {
-    /// Whether searching text pays, as measured so far.
+    /// Measurements of whether searching text pays.
     pub(crate) search: Arc<SearchVerdict>,
-    /// Plans of recent Parquet scans.
+    /// The plans of recent Parquet scans.
     pub(crate) parquet: Arc<LastPlans>,
 }

@@ -1,30 +1,30 @@
-//! Records that were left out of a scan, because they do not fit its columns.
+//! Records that a scan skipped because they do not match its columns.
 
 use std::collections::HashSet;
 
 use parking_lot::Mutex;
 
-/// The most records that are kept; further ones are only counted.
+/// The maximum number of records that are stored. Further ones are only counted.
 const MAX_RECORDS: usize = 10_000;
 
-/// The most bytes of a record's text that are kept.
+/// The maximum number of bytes of a record's text that are stored.
 const MAX_TEXT_BYTES: usize = 1024;
 
-/// A record that was left out.
+/// A record that was skipped.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Reject {
     /// The address of the object.
     pub object: String,
-    /// The offset of the record in the object's text: after decompression and translation.
+    /// The offset of the record in the object's text, after decompression and translation.
     pub byte: u64,
-    /// Why the record does not fit.
+    /// Why the record does not match.
     pub reason: String,
-    /// The beginning of the record.
+    /// The beginning of the record's text.
     pub text: String,
 }
 
-/// The records that the scans of a statement left out, up to 10,000 of them. Scanning an object
-/// again adds nothing.
+/// The records that the scans of a statement skipped, up to 10,000 of them. Scanning an object
+/// again does not add its records again.
 #[derive(Debug, Default)]
 pub struct Rejects {
     found: Mutex<Found>,
@@ -37,7 +37,7 @@ struct Found {
 }
 
 impl Rejects {
-    /// The records so far.
+    /// Returns the records collected so far.
     pub fn records(&self) -> Vec<Reject> {
         self.found.lock().records.clone()
     }

@@ -1,32 +1,33 @@
 //! Kernels that process 64 bytes at a time with the widest registers of the processor.
 //!
-//! A [`Kernel`] is written once over [`Lanes`] and compiled twice: portably, and for AVX2 with BMI
-//! and PCLMULQDQ, which is selected at run time. This is the only module with `unsafe`, which
-//! asserts nothing but that the features were detected before code that needs them runs.
+//! A [`Kernel`] is written once, using [`Lanes`], and compiled twice: portably, and for AVX2 with
+//! BMI and PCLMULQDQ, which is selected at run time. This is the only module with `unsafe`. It
+//! relies only on the features having been detected before code that needs them runs.
 
 // A kernel is compiled into a function that has the features of its lanes, see `avx2::run`.
 #![allow(clippy::inline_always, reason = "what is not inlined there is compiled without them")]
 
-/// Bytes per step.
+/// The number of bytes per step.
 pub(crate) const BLOCK: usize = 64;
 
-/// Operations on blocks of bytes and their masks, in which bit `i` stands for byte `i`.
+/// Operations on blocks of bytes, and on masks in which bit `i` stands for byte `i`.
 pub(crate) trait Lanes: Copy {
-    /// Mask of the bytes equal to `byte`.
+    /// Returns the mask of the bytes that are equal to `byte`.
     fn equal(self, block: &[u8; BLOCK], byte: u8) -> u64;
 
-    /// Position of the set bit with `n` lower set bits; 64 if there is none.
+    /// Returns the position of the set bit with `n` set bits below it; 64 if there is none.
     fn nth(self, mask: u64, n: u32) -> u32;
 
-    /// Prefix XOR: bit `i` is the parity of bits 0 to `i` (carry-less multiplication by all ones).
+    /// Computes the prefix XOR: bit `i` is the parity of bits 0 to `i` (carry-less multiplication
+    /// by all ones).
     fn prefix_xor(self, mask: u64) -> u64;
 
-    /// Mask of the positions where two blocks and a third have their bytes, or another block has
-    /// its own.
+    /// Returns the mask of the positions at which the bytes of `two` and `third` all match, or that
+    /// of `or` matches.
     fn all_or(self, two: [Wanted<'_>; 2], third: Option<Wanted<'_>>, or: Option<Wanted<'_>>) -> u64;
 }
 
-/// A byte that is searched for in a block.
+/// A block, and the byte to search for in it.
 pub(crate) type Wanted<'a> = (&'a [u8; BLOCK], u8);
 
 /// A computation over blocks. `run` must be `#[inline(always)]`.
@@ -36,7 +37,7 @@ pub(crate) trait Kernel {
     fn run<L: Lanes>(self, lanes: L) -> Self::Output;
 }
 
-/// Runs a kernel with the widest lanes available.
+/// Runs a kernel with the widest lanes that the processor has.
 #[inline]
 pub(crate) fn run<K: Kernel>(kernel: K) -> K::Output {
     #[cfg(target_arch = "x86_64")]
@@ -47,7 +48,7 @@ pub(crate) fn run<K: Kernel>(kernel: K) -> K::Output {
     kernel.run(Portable)
 }
 
-/// True if the lanes are wider than 64 bits.
+/// Returns whether the lanes are wider than 64 bits.
 pub(crate) fn is_wide() -> bool {
     #[cfg(target_arch = "x86_64")]
     return avx2::is_here();
@@ -55,7 +56,7 @@ pub(crate) fn is_wide() -> bool {
     false
 }
 
-/// Portable 64-bit arithmetic.
+/// A portable implementation with 64-bit arithmetic.
 #[derive(Clone, Copy)]
 pub(crate) struct Portable;
 
@@ -68,8 +69,8 @@ impl Lanes for Portable {
         let (words, _) = block.as_chunks::<8>();
         let mut mask = 0;
         for (i, word) in words.iter().enumerate() {
-            // The high bit of each byte that is zero after the XOR, exactly: no carry leaves its
-            // byte.
+            // Sets the high bit of exactly those bytes that are zero after the XOR: no carry leaves
+            // its byte.
             let differs = u64::from_le_bytes(*word) ^ wanted;
             let equal = !(((differs & LOW) + LOW) | differs) & !LOW;
             // Gathers the eight high bits into the highest byte.
@@ -113,11 +114,11 @@ mod avx2 {
 
     use super::{BLOCK, Kernel, Lanes, Wanted};
 
-    /// 32 bytes at a time. Constructed only in [`featured`].
+    /// An implementation that processes 32 bytes at a time. It is created only in [`featured`].
     #[derive(Clone, Copy)]
     struct Avx2(());
 
-    /// True if the processor has the features.
+    /// Returns whether the processor has the features.
     #[inline]
     pub(super) fn is_here() -> bool {
         is_x86_feature_detected!("avx2")
@@ -128,7 +129,7 @@ mod avx2 {
             && is_x86_feature_detected!("pclmulqdq")
     }
 
-    /// Runs a kernel, or returns it if the processor lacks the features.
+    /// Runs a kernel. Returns the kernel itself if the processor lacks the features.
     #[inline]
     pub(super) fn run<K: Kernel>(kernel: K) -> Result<K::Output, K> {
         if !is_here() {
@@ -147,8 +148,8 @@ mod avx2 {
         #[inline(always)]
         fn equal(self, block: &[u8; BLOCK], byte: u8) -> u64 {
             let [low, high] = [0, 32].map(|at| {
-                // SAFETY: `self` is made only in `featured`, and 32 bytes from either place lie in
-                // the block.
+                // SAFETY: `self` is created only in `featured`, and both ranges of 32 bytes lie
+                // within the block.
                 unsafe {
                     let bytes = _mm256_loadu_si256(block.as_ptr().add(at).cast());
                     let equal = _mm256_cmpeq_epi8(bytes, _mm256_set1_epi8(byte.cast_signed()));
@@ -160,13 +161,13 @@ mod avx2 {
 
         #[inline(always)]
         fn nth(self, mask: u64, n: u32) -> u32 {
-            // SAFETY: `self` is made only in `featured`.
+            // SAFETY: `self` is created only in `featured`.
             unsafe { _pdep_u64(1u64 << n.min(63), mask) }.trailing_zeros()
         }
 
         #[inline(always)]
         fn prefix_xor(self, mask: u64) -> u64 {
-            // SAFETY: `self` is made only in `featured`.
+            // SAFETY: `self` is created only in `featured`.
             unsafe {
                 let product = _mm_clmulepi64_si128::<0>(_mm_cvtsi64_si128(mask.cast_signed()), _mm_cvtsi64_si128(-1));
                 _mm_cvtsi128_si64(product).cast_unsigned()
@@ -175,15 +176,17 @@ mod avx2 {
 
         #[inline(always)]
         fn all_or(self, two: [Wanted<'_>; 2], third: Option<Wanted<'_>>, or: Option<Wanted<'_>>) -> u64 {
-            // SAFETY: `self` is made only in `featured`.
+            // SAFETY: `self` is created only in `featured`.
             let (low, high) = unsafe { (half_of_all_or(0, two, third, or), half_of_all_or(32, two, third, or)) };
             u64::from(low) | u64::from(high) << 32
         }
     }
 
-    // Functions and no closures, which are not always inlined before what they call.
+    // These are functions because closures are not always inlined before the functions that they
+    // call.
 
-    /// [`Lanes::all_or`] of 32 bytes from place `at` on, which is at most 32. Needs AVX2.
+    /// Computes [`Lanes::all_or`] for the 32 bytes from `at` on, which must be at most 32. Requires
+    /// AVX2.
     #[inline(always)]
     unsafe fn half_of_all_or(
         at: usize,
@@ -191,10 +194,10 @@ mod avx2 {
         third: Option<Wanted<'_>>,
         or: Option<Wanted<'_>>,
     ) -> u32 {
-        // SAFETY: the caller has AVX2.
+        // SAFETY: the caller ensures AVX2.
         unsafe {
-            // Zero where all bytes are as wanted. Compared once: the compiler generates poor code
-            // for several combined masks.
+            // A byte is zero if all of the bytes match. There is one comparison, since the compiler
+            // generates poor code for several combined masks.
             let mut differs = _mm256_or_si256(differs_from(at, a), differs_from(at, b));
             if let Some(third) = third {
                 differs = _mm256_or_si256(differs, differs_from(at, third));
@@ -206,11 +209,12 @@ mod avx2 {
         }
     }
 
-    /// Zero in each of 32 bytes that equals the wanted one, from position `at` on, which is at most
-    /// 32. Needs AVX2.
+    /// Returns zero for each of the 32 bytes from `at` on that equals the wanted byte. `at` must be
+    /// at most
+    /// 32. Requires AVX2.
     #[inline(always)]
     unsafe fn differs_from(at: usize, (block, byte): Wanted<'_>) -> __m256i {
-        // SAFETY: 32 bytes from there lie in the block; the caller has AVX2.
+        // SAFETY: 32 bytes from `at` on lie within the block, and the caller ensures AVX2.
         unsafe {
             let bytes = _mm256_loadu_si256(block.as_ptr().add(at).cast());
             _mm256_xor_si256(bytes, _mm256_set1_epi8(byte.cast_signed()))
@@ -246,7 +250,8 @@ mod tests {
     fn every_position_and_no_other_is_found() {
         let mut random = StdRng::seed_from_u64(1);
         for round in 0..2_000 {
-            // Few distinct bytes, with the neighbours that fool careless arithmetic.
+            // Few distinct bytes, including neighbors that would be mistaken by careless
+            // arithmetic.
             let bytes = [b',', b'-', b'+', 0, 0x80, 0xff, b',' ^ 1, b',' | 0x80];
             let block = [(); BLOCK].map(|()| bytes[random.random_range(0..bytes.len())]);
             for byte in [b',', 0, 0x80, 0xff] {

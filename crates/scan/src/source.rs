@@ -1,4 +1,5 @@
-//! Sources of batches: what each format implements, and what it is opened with.
+//! Sources of batches: the trait that each format implements, and the input with which it is
+//! opened.
 
 use std::sync::Arc;
 
@@ -18,48 +19,49 @@ use crate::runtime::memory::MemoryBudget;
 use crate::runtime::spawner::Spawner;
 use crate::zones::store::Zones;
 
-/// Rows of an object that pass the predicate, in the order of the object.
+/// A source of the rows of an object that pass the predicate, in the order of the object.
 pub(crate) trait BatchSource: Send {
-    /// The schema of the batches.
+    /// Returns the schema of the batches.
     fn schema(&self) -> SchemaRef;
 
-    /// The next batch; `None` after the last.
+    /// Returns the next batch; `None` after the last one.
     fn next(&mut self) -> BoxFuture<'_, Result<Option<RecordBatch>>>;
 }
 
-/// What a source reads, and how.
+/// The input of a source: what it reads, and its options.
 #[derive(Clone)]
 pub(crate) struct ScanInput {
-    /// Reads the object.
+    /// The reader of the object.
     pub(crate) reader: Arc<dyn ObjectReader>,
-    /// The part of the object whose rows are wanted.
+    /// The part of the object whose rows are needed.
     pub(crate) range: ScanRange,
-    /// Options that sources of more than one format take.
+    /// Options that apply to several formats.
     pub(crate) options: SourceOptions,
-    /// Shared by all sources of one scan.
+    /// Counters that all sources of a scan share.
     pub(crate) counters: Arc<ScanCounters>,
 }
 
-/// The options of [`crate::options::ScanOptions`] that sources of more than one format take.
+/// The options in [`crate::options::ScanOptions`] that apply to several formats.
 #[derive(Clone)]
 pub(crate) struct SourceOptions {
     /// Maximum number of rows in a batch.
     pub(crate) batch_rows: usize,
-    /// Maximum length of a record of text, in bytes.
+    /// Maximum length of a text record, in bytes.
     pub(crate) record_bytes: usize,
-    /// Rows that cannot be among the first of all scans that share it are left out.
+    /// Shared by scans of the same order: rows that cannot be among the first of all of them are
+    /// omitted.
     pub(crate) threshold: Arc<Threshold>,
-    /// Zones of the object, which a scan of text extends.
+    /// Zones of the object. A scan of text adds to them.
     pub(crate) zones: Option<Arc<Zones>>,
     /// Whether text is searched before it is decoded.
     pub(crate) matching: Matching,
-    /// Whether searching pays, as found by scans of the same fragment.
+    /// Whether searching pays, as measured by scans of the same fragment.
     pub(crate) verdict: Arc<SearchVerdict>,
-    /// Accounts for buffers.
+    /// The memory budget for buffers.
     pub(crate) memory: MemoryBudget,
     /// Starts background tasks.
     pub(crate) spawner: Spawner,
-    /// Where records are noted that are left out.
+    /// Collects records that are skipped.
     pub(crate) rejects: Option<Arc<Rejects>>,
 }
 

@@ -7,8 +7,8 @@ pub fn sql_type(data_type: &DataType) -> String {
     nested_type(data_type, &plain_type)
 }
 
-/// Returns the SQL name of a type, `STRUCT(a BIGINT, b VARCHAR[])` for one, with the name that
-/// `plain` gives to each type within it that has none itself.
+/// Returns the SQL name of a type, such as `STRUCT(a BIGINT, b VARCHAR[])`. `plain` returns the
+/// names of the types without nested types.
 pub fn nested_type(data_type: &DataType, plain: &dyn Fn(&DataType) -> String) -> String {
     let list = |item: &DataType, length: &str| format!("{}[{length}]", nested_type(item, plain));
     let fields = |fields: &Fields, named: bool| {
@@ -33,7 +33,7 @@ pub fn nested_type(data_type: &DataType, plain: &dyn Fn(&DataType) -> String) ->
     }
 }
 
-/// The SQL name of a type without others in it.
+/// Returns the SQL name of a type without nested types.
 fn plain_type(data_type: &DataType) -> String {
     match data_type {
         DataType::Boolean => "BOOLEAN".into(),
@@ -65,7 +65,8 @@ fn plain_type(data_type: &DataType) -> String {
     }
 }
 
-/// True for integers and decimals, which compare with each other without rounding.
+/// Returns whether the type is an integer or a decimal; these are compared with each other without
+/// rounding.
 pub(crate) fn is_exact_number(data_type: &DataType) -> bool {
     data_type.is_integer() || matches!(data_type, DataType::Decimal128(..))
 }

@@ -9,12 +9,12 @@ pub(crate) struct Query {
     pub items: Items,
     /// The path to the records in each value of a JSON object.
     pub from: Vec<JsonStep>,
-    /// The alias of a row; `s3object` works besides.
+    /// The alias of a row. The name `s3object` refers to the row, too.
     pub alias: Option<Name>,
     pub filter: Option<Ast>,
-    /// An extension.
+    /// The keys of GROUP BY, an extension of AWS's dialect.
     pub groups: Vec<Ast>,
-    /// An extension.
+    /// The keys of ORDER BY, an extension of AWS's dialect.
     pub order: Vec<OrderKey>,
     pub limit: Option<u64>,
 }
@@ -42,7 +42,7 @@ pub(crate) struct Item {
     pub alias: Option<String>,
 }
 
-/// A name: exact in double quotes, otherwise case is ignored.
+/// A name. In double quotes it is matched exactly, otherwise case is ignored.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Name {
     pub text: String,
@@ -50,7 +50,7 @@ pub(crate) struct Name {
 }
 
 impl Name {
-    /// True if this name means `other`.
+    /// Returns whether this name matches `other`.
     pub(crate) fn means(&self, other: &str) -> bool {
         if self.exact { self.text == other } else { self.text.to_lowercase() == other.to_lowercase() }
     }
@@ -70,7 +70,7 @@ pub(crate) enum TypeName {
     Int,
     Float,
     Decimal(u8, i8),
-    /// DECIMAL without precision: every digit is kept.
+    /// DECIMAL without a precision, which keeps every digit.
     Number,
     Text,
     Timestamp,
@@ -79,13 +79,13 @@ pub(crate) enum TypeName {
 /// An expression.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Ast {
-    /// A number as written, perhaps with a minus.
+    /// A number as it is written, perhaps with a minus sign.
     Number(String),
     Text(String),
     Bool(bool),
     Null,
     Missing,
-    /// A timestamp in Ion's form.
+    /// A timestamp in the text form of Amazon Ion.
     Timestamp(String),
     /// `alias.name`, `name`, `alias.a.b[0]`.
     Path(Vec<Step>),
@@ -121,14 +121,15 @@ pub(crate) enum Ast {
     },
     /// `BLOOM_CONTAINS(expr, 'base64')`.
     Bloom(Box<Ast>, String),
-    /// A function by its name in capitals; the name of a date part is a text.
+    /// A function by its name in capitals, with its arguments. The name of a date part is an
+    /// [`Ast::Text`].
     Call(&'static str, Vec<Ast>),
-    /// An aggregate; no argument is `COUNT(*)`.
+    /// An aggregate with its argument; `COUNT(*)` has none.
     Aggregate(AggregateFunction, Option<Box<Ast>>),
 }
 
 impl Ast {
-    /// Calls `found` for every path of the expression.
+    /// Calls `found` for every path in the expression.
     pub fn for_each_path(&self, found: &mut dyn FnMut(&[Step])) {
         if let Self::Path(steps) = self {
             found(steps);

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-/// An error in a statement: a documented code, a message and an HTTP status.
+/// An error in a statement: a code that AWS documents, a message and an HTTP status.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SelectError {
     /// The code of the S3 error, such as `ParseUnexpectedToken`.
     pub code: &'static str,
-    /// The problem, its place, and the way out.
+    /// What is wrong, where, and what to do about it.
     pub message: String,
     /// The HTTP status of the answer.
     pub status: u16,
@@ -19,8 +19,8 @@ impl SelectError {
         Self { code, message: message.into(), status: 400 }
     }
 
-    /// Creates an error for a construct of the dialect that is not implemented here, or in no S3
-    /// Select.
+    /// Creates an error for SQL that this implementation, or S3 Select in general, does not
+    /// support.
     pub(crate) fn structure(message: impl Into<String>) -> Self {
         Self::new("UnsupportedSqlStructure", message)
     }

@@ -1,6 +1,6 @@
-//! Words that are no names unless they stand in double quotes.
+//! Words that are names only in double quotes.
 
-/// The reserved keywords that AWS lists, in capitals and in order.
+/// The reserved keywords that AWS lists, in capitals and sorted.
 #[rustfmt::skip]
 const RESERVED: [&str; 241] = [
     "ABSOLUTE", "ACTION", "ADD", "ALL", "ALLOCATE", "ALTER", "AND", "ANY", "ARE", "AS", "ASC", "ASSERTION", "AT",
@@ -28,7 +28,7 @@ const RESERVED: [&str; 241] = [
     "ZONE",
 ];
 
-/// Words that end an expression, so that none of them can be an alias without quotes.
+/// Words that end an expression, and so cannot be an alias unless they are quoted. Sorted.
 #[rustfmt::skip]
 const STRUCTURE: [&str; 44] = [
     "ALL", "AND", "AS", "ASC", "BETWEEN", "BY", "CASE", "CAST", "CROSS", "DESC", "DISTINCT", "ELSE", "END", "ESCAPE",
@@ -37,12 +37,12 @@ const STRUCTURE: [&str; 44] = [
     "TRUE", "UNION", "WHEN", "WHERE",
 ];
 
-/// True if the word, in capitals, is a reserved keyword.
+/// Returns whether `word`, in capitals, is a reserved keyword.
 pub(crate) fn is_reserved(word: &str) -> bool {
     RESERVED.binary_search(&word).is_ok()
 }
 
-/// True if the word, in capitals, has a place of its own in a statement.
+/// Returns whether `word`, in capitals, is part of the syntax of a statement.
 pub(crate) fn is_structure(word: &str) -> bool {
     STRUCTURE.binary_search(&word).is_ok()
 }

@@ -1,4 +1,4 @@
-//! SQL text to tokens, each with the place where it starts.
+//! The lexer: it splits SQL text into tokens, each with the offset at which it starts.
 
 use crate::SelectError;
 
@@ -13,16 +13,16 @@ pub(crate) enum Token {
     Number(String),
     /// A text in single quotes.
     Text(String),
-    /// A value in backticks, in Ion's form.
+    /// A value in backticks, in the text form of Amazon Ion.
     Ion(String),
-    /// An operator or a mark of punctuation.
+    /// An operator or a punctuation mark.
     Symbol(&'static str),
     /// The end of the statement.
     End,
 }
 
 impl Token {
-    /// The token as it appears in a message.
+    /// Returns the token as error messages show it.
     pub(crate) fn shown(&self) -> String {
         match self {
             Self::Word(text) | Self::Number(text) => format!("'{text}'"),
@@ -35,11 +35,11 @@ impl Token {
     }
 }
 
-/// Longer symbols first: `<=` is no `<`.
+/// The symbols, longer ones first, so that `<=` is not read as `<`.
 const SYMBOLS: [&str; 22] =
     ["<>", "!=", "<=", ">=", "||", "(", ")", "[", "]", "{", "}", ",", ".", ";", ":", "+", "-", "*", "/", "%", "=", "<"];
 
-/// Splits a statement into tokens. The last one is always [`Token::End`].
+/// Splits a statement into tokens with their byte offsets. The last token is always [`Token::End`].
 pub(crate) fn tokens(sql: &str) -> Result<Vec<(Token, usize)>, SelectError> {
     let mut tokens = Vec::new();
     let mut at = 0;
@@ -83,7 +83,7 @@ fn unterminated(quote: char, at: usize) -> SelectError {
     SelectError::new("LexerInvalidLiteral", format!("at byte {at}: the closing {quote} is missing"))
 }
 
-/// Returns the text between quotes, a doubled quote being one, and its length including the quotes.
+/// Returns the text between quotes and its length including them. A doubled quote stands for one.
 fn quoted(rest: &str, quote: char) -> Option<(String, usize)> {
     let mut text = String::new();
     let mut chars = rest.char_indices().skip(1).peekable();
@@ -99,7 +99,7 @@ fn quoted(rest: &str, quote: char) -> Option<(String, usize)> {
     None
 }
 
-/// The length of the number at the start: digits, a fraction, an exponent.
+/// Returns the length of the number at the start of `rest`: digits, a fraction, an exponent.
 fn number(rest: &str) -> usize {
     let digits = |from: usize| rest[from..].bytes().take_while(u8::is_ascii_digit).count();
     let mut end = digits(0);

@@ -10,14 +10,14 @@
 //!
 //! [`RouteEvent`]: pushdowndb_contract::wire::RouteEvent
 //!
-//! Pure functions and state machines over text and bytes: no I/O, no runtime, no panics on a peer's
-//! input. Where S3 Select differs from Arrow (text without types, tokens of JSON), binding a
+//! Pure functions and state machines over text and bytes: no I/O, no runtime, and no panic on input
+//! from a peer. Where S3 Select differs from Arrow (text without types, JSON tokens), binding a
 //! statement yields explicit casts and functions of [`pushdowndb_contract::Expr`], so that one
 //! evaluator serves both.
 //!
-//! Frames of S3 Select are only read here; the node's S3 library writes them.
+//! Frames of S3 Select are only decoded here; the S3 library of the node encodes them.
 
-// Bytes from outside must not end the process.
+// Bytes from outside must not make the process panic.
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]

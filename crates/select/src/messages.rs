@@ -1,5 +1,4 @@
-//! Event-stream messages, the framing of AWS: a length, headers, a payload, and checksums over
-//! both.
+//! Event-stream messages, AWS's framing: a length, headers, a payload, and checksums over them.
 
 use std::marker::PhantomData;
 
@@ -8,24 +7,25 @@ use aws_smithy_types::event_stream::{Header, HeaderValue, Message};
 use bytes::{Bytes, BytesMut};
 use pushdowndb_contract::{Error, ErrorKind, Result};
 
-/// The longest message, in bytes: servers send at most about one record limit (1 MB) at a time.
+/// The maximum length of a message, in bytes. Servers send about one record limit (1 MB) per
+/// message.
 const MESSAGE_BYTES: usize = 16 * 1024 * 1024;
 
-/// Size of the prelude: total length, length of the headers, and a checksum of both.
+/// The length of the prelude: total length, length of the headers, and a checksum of both.
 const PRELUDE_BYTES: usize = 12;
 
 /// An event that one frame carries.
 pub trait FrameEvent: Sized {
-    /// Reads the event that `message` carries; an error frame is an error.
+    /// Decodes the event in `message`. Returns an error for an error frame.
     fn read(message: &Message) -> Result<Self>;
 
-    /// True for the event that ends an answer.
+    /// Returns whether this event ends a response.
     fn is_end(&self) -> bool;
 }
 
-/// A decoder of the events of an answer, whose bytes may be cut anywhere.
+/// Decodes the events of a response, which may arrive in pieces cut at any byte.
 ///
-/// An answer without its End frame is truncated, however complete it looks.
+/// A response without its End frame is truncated, however complete it looks.
 #[derive(Debug)]
 pub struct EventDecoder<E> {
     buffer: BytesMut,
@@ -40,12 +40,12 @@ impl<E> Default for EventDecoder<E> {
 }
 
 impl<E: FrameEvent> EventDecoder<E> {
-    /// Takes the next bytes of the answer.
+    /// Appends the next bytes of the response.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// Returns the next event, or `None` until more bytes are fed.
+    /// Returns the next event; `None` if more bytes have to be fed first.
     #[expect(clippy::should_implement_trait, reason = "an iterator would end where this waits for bytes")]
     pub fn next(&mut self) -> Result<Option<E>> {
         let Some(total) = self.buffer.first_chunk::<4>().map(|bytes| u32::from_be_bytes(*bytes) as usize) else {
@@ -54,7 +54,7 @@ impl<E: FrameEvent> EventDecoder<E> {
         if self.ended {
             return Err(corrupt("bytes follow the End frame"));
         }
-        // A damaged length must not make the reader wait for gigabytes.
+        // A damaged length must not make the decoder wait for gigabytes.
         if !(PRELUDE_BYTES + 4..=MESSAGE_BYTES).contains(&total) {
             return Err(corrupt(&format!("a frame claims to have {total} bytes")));
         }
@@ -67,7 +67,7 @@ impl<E: FrameEvent> EventDecoder<E> {
         Ok(Some(event))
     }
 
-    /// Ends the answer; an error if it is truncated.
+    /// Checks that the response is complete. Returns an error if it is truncated.
     pub fn finish(&self) -> Result<()> {
         if self.ended && self.buffer.is_empty() {
             return Ok(());
@@ -80,19 +80,19 @@ pub(crate) fn corrupt(what: &str) -> Error {
     Error::new(ErrorKind::Corrupt, format!("the answer of storage: {what}"))
 }
 
-/// Returns the text of a header.
+/// Returns the value of a text header.
 pub(crate) fn text<'a>(message: &'a Message, name: &str) -> Option<&'a str> {
     let found = message.headers().iter().find(|header| header.name().as_str() == name);
     found.and_then(|header| header.value().as_string().ok()).map(|value| value.as_str())
 }
 
-/// Returns the number of a header, if it is not negative.
+/// Returns the value of a number header; `None` if it is missing or negative.
 pub(crate) fn number(message: &Message, name: &str) -> Option<u32> {
     let found = message.headers().iter().find(|header| header.name().as_str() == name);
     found.and_then(|header| header.value().as_int32().ok()).and_then(|value| u32::try_from(value).ok())
 }
 
-/// Encodes an event.
+/// Encodes an event of this `kind`, with `numbers` as headers.
 pub(crate) fn event(kind: &'static str, numbers: &[(&'static str, u32)], payload: Bytes) -> Result<Bytes> {
     let text = |name: &'static str, value: &'static str| Header::new(name, HeaderValue::String(value.into()));
     let mut message = Message::new(payload).add_header(text(":message-type", "event"));

@@ -9,10 +9,11 @@ use pushdowndb_contract::{
 };
 use quick_xml::escape::escape;
 
-/// Said to be the comment character where a table has none.
+/// The comment character in requests for tables without comments.
 ///
-/// The comment character of requests. Servers skip records that start with `#` by default, and
-/// cannot be told to skip none. This is a noncharacter that text may not hold and XML can carry.
+/// Servers skip records that start with `#` unless the request names another comment character, and
+/// there is no way to turn comments off. This is a Unicode noncharacter: it should not occur in
+/// text, but XML can carry it.
 pub const NO_COMMENTS: char = '\u{fdd0}';
 
 /// The format of the result.
@@ -27,24 +28,24 @@ pub enum OutputSerialization {
 }
 
 impl OutputSerialization {
-    /// Returns the most compact format that preserves the rows of this `fragment`.
+    /// Returns the most compact format that preserves the rows of `fragment`.
     ///
-    /// From CSV it is CSV, with the same rule for NULL. From Parquet it is CSV if an empty field is
-    /// unambiguous: NULL if no column is text, empty text if no column can be NULL. All else is
-    /// JSON, which repeats the names in every record.
+    /// CSV input gives CSV output with the same rule for NULL. Parquet input gives CSV if an empty
+    /// field is unambiguous: it is NULL if no column is text, and empty text if no column can be
+    /// NULL. Otherwise the format is JSON, which repeats the names in every record.
     pub fn of(fragment: &Fragment) -> Self {
         let any = |columns: &[NamedExpr], test: &dyn Fn(&Field) -> bool| {
             columns.iter().flat_map(|column| column.expr.columns()).any(|index| test(fragment.schema.field(index)))
         };
         let (columns, ambiguous) = match &fragment.output {
             Output::Rows(columns) => (columns.len(), any(columns, &is_text) && any(columns, &Field::is_nullable)),
-            // MIN and MAX of nothing are NULL whatever the column.
+            // MIN and MAX of no rows are NULL, even of a column without NULL.
             Output::Aggregate { calls, .. } => (calls.len(), calls.iter().any(|call| !is_number(fragment, call))),
         };
         match fragment.format {
             Format::Json(_) => Self::Json,
             Format::Parquet if ambiguous => Self::Json,
-            // A computed text may be empty, where a column of CSV would be NULL.
+            // A computed text may be empty, which CSV does not distinguish from NULL.
             Format::Csv(_) if ambiguous && matches!(fragment.output, Output::Aggregate { .. }) => Self::Json,
             Format::Csv(_) | Format::Parquet if columns == 1 => Self::QuotedCsv,
             Format::Csv(_) | Format::Parquet => Self::Csv,
@@ -52,7 +53,7 @@ impl OutputSerialization {
     }
 }
 
-/// True if an aggregate yields a number or NULL, which CSV distinguishes.
+/// Returns whether an aggregate yields a number or NULL, which CSV can distinguish.
 fn is_number(fragment: &Fragment, call: &AggregateCall) -> bool {
     match call.function {
         AggregateFunction::Min | AggregateFunction::Max => {
@@ -66,8 +67,8 @@ fn is_number(fragment: &Fragment, call: &AggregateCall) -> bool {
     }
 }
 
-/// True if the value of `expr` may be text: of a column, or of a literal. The conditions of a CASE are
-/// none of its values.
+/// Returns whether the value of `expr` may be text, because of a column or a literal. The
+/// conditions of a CASE do not count, since they are not among its values.
 fn may_be_text(expr: &Expr, fragment: &Fragment) -> bool {
     match expr {
         Expr::Column(index) => is_text(fragment.schema.field(*index)),
@@ -79,7 +80,7 @@ fn may_be_text(expr: &Expr, fragment: &Fragment) -> bool {
     }
 }
 
-/// True if the values of a column may be empty text.
+/// Returns whether the values of a column may be empty text.
 fn is_text(field: &Field) -> bool {
     !field.data_type().is_numeric() && !field.data_type().is_temporal()
 }
@@ -93,14 +94,14 @@ pub struct SelectRequest {
     pub input: Format,
     /// The format of the result.
     pub output: OutputSerialization,
-    /// Only records that start in here.
+    /// If given, only records that start in this byte range are scanned.
     pub scan_range: Option<Range<u64>>,
-    /// True if the server reports how far it is.
+    /// True if the server is to report its progress.
     pub request_progress: bool,
 }
 
 impl SelectRequest {
-    /// The XML of the request.
+    /// Returns the XML body of the request.
     pub fn to_xml(&self) -> String {
         let mut xml = String::with_capacity(self.expression.len() + 1024);
         xml.push_str("<?xml version=\"1.0\" encoding=\"UTF-8\"?>");
@@ -137,7 +138,7 @@ impl SelectRequest {
         if let Some(range) = &self.scan_range {
             nested(&mut xml, "ScanRange", |xml| {
                 element(xml, "Start", &range.start.to_string());
-                // The end of a ScanRange is its last byte.
+                // The end of a ScanRange is inclusive.
                 element(xml, "End", &range.end.saturating_sub(1).to_string());
             });
         }
@@ -149,7 +150,7 @@ impl SelectRequest {
 fn csv_input(xml: &mut String, options: &CsvOptions) {
     let byte = |byte: u8| char::from(byte).to_string();
     element(xml, "FileHeaderInfo", if options.header { "IGNORE" } else { "NONE" });
-    // Servers read both kinds of line end as this one.
+    // With a newline as delimiter, servers accept both kinds of line ends.
     element(xml, "RecordDelimiter", &options.terminator.map_or("\n".to_owned(), byte));
     element(xml, "FieldDelimiter", &byte(options.delimiter));
     element(xml, "QuoteCharacter", &options.quote.map(byte).unwrap_or_default());
@@ -176,7 +177,7 @@ fn nested(xml: &mut String, name: &str, inside: impl FnOnce(&mut String)) {
 
 fn element(xml: &mut String, name: &str, text: &str) {
     nested(xml, name, |xml| {
-        // Readers of XML trim and unify white space unless it is spelled out.
+        // XML parsers trim and merge white space unless it is escaped.
         for c in escape(text).chars() {
             match c {
                 '\t' => xml.push_str("&#9;"),

@@ -1,4 +1,4 @@
-//! Frames of the fragment route: the framing of S3 Select around a [`RouteEvent`].
+//! Frames of the fragment route: the framing of S3 Select, with a [`RouteEvent`] in each frame.
 
 use aws_smithy_types::event_stream::Message;
 use bytes::Bytes;

@@ -1,4 +1,4 @@
-//! The memory that the operators of all queries share.
+//! The memory pool that the operators of all queries share.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -9,33 +9,36 @@ use datafusion_execution::memory_pool::{
 };
 use parking_lot::Mutex;
 
-/// The part of the limit that is kept for first grants: a consumer that begins when others hold the
-/// rest gets enough to spill in good order.
+/// One part in this number of the limit is reserved for first grants. A consumer that starts when
+/// others hold the rest then gets enough memory to spill efficiently.
 const HEADROOM_DIVISOR: usize = 8;
 
-/// The part of the limit that first grants leave to consumers that cannot spill, which fail where
-/// others would spill.
+/// One part in this number of the limit is not used for first grants. It is left to consumers that
+/// cannot spill, which would fail otherwise.
 const FIXED_DIVISOR: usize = 32;
 
-/// The part of the limit that is a first grant.
+/// One part in this number of the limit is a first grant.
 const FIRST_GRANT_DIVISOR: usize = 64;
 
-/// What the names of DataFusion's aggregates have in common. They double their tables and then
-/// reserve what these have, so that one that is refused holds twice what it has reserved.
+/// A substring of the names of DataFusion's aggregates. They grow their tables first and reserve
+/// the memory afterwards, so an aggregate whose reservation is refused holds twice what it
+/// reserved.
 const RESERVES_LATE: &str = "AggregateStream[";
 
-/// The table of an aggregate up to which the other half does not matter, but blocks of 2 MB and the
-/// buffers of a merge do.
+/// The size of an aggregate's table up to which it need not reserve for the doubling. At that size,
+/// blocks of 2 MB and the buffers of a merge matter more.
 const SMALL_TABLE_BYTES: usize = 32 * 1024 * 1024;
 
-/// A memory pool with a limit, shared by consumers that can spill and others that cannot.
+/// A memory pool with a limit, shared by consumers that can spill and consumers that cannot.
 ///
-/// Of `n` consumers that can spill and hold memory, each may grow to `1 / (n + 1)` of what those that
-/// cannot spill leave, if that is free. Beyond this share a consumer may take half of what is free,
-/// up to two thirds of all. DataFusion's `FairSpillPool` counts consumers that hold
-/// nothing, too, so that a plan of many operators gets a fraction of the memory. A consumer that
-/// cannot spill gets what is free. An aggregate gets half of what others do, since it reserves late,
-/// but not less than 32 MiB for that.
+/// If `n` consumers that can spill hold memory, each may grow to `1 / (n + 1)` of the memory that
+/// is left by consumers that cannot spill, as far as it is free. Beyond this share, a consumer may
+/// take half of the free memory, up to two thirds of the total. In contrast, DataFusion's
+/// `FairSpillPool` also counts consumers that hold nothing, so the operators of a large plan get
+/// only a fraction of the memory.
+///
+/// A consumer that cannot spill gets any free memory. An aggregate gets half of the share of other
+/// consumers, since it reserves late, but its share is not reduced below 32 MiB.
 #[derive(Debug)]
 pub struct SharedMemoryPool {
     limit: usize,
@@ -44,13 +47,13 @@ pub struct SharedMemoryPool {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Bytes of each consumer that can spill and holds memory, by its id.
+    /// The bytes of each consumer that can spill and holds memory, by the consumer's id.
     spillable: HashMap<usize, usize>,
-    /// Bytes of those consumers.
+    /// The total bytes of those consumers.
     spillable_bytes: usize,
-    /// Bytes of consumers that cannot spill.
+    /// The total bytes of consumers that cannot spill.
     fixed_bytes: usize,
-    /// The most bytes that were reserved at a time.
+    /// The maximum number of bytes that were reserved at the same time.
     peak_bytes: usize,
 }
 
@@ -85,17 +88,18 @@ impl State {
 }
 
 impl SharedMemoryPool {
-    /// A pool of `limit` bytes.
+    /// Creates a pool of `limit` bytes.
     pub fn new(limit: usize) -> Self {
         Self { limit, state: Mutex::default() }
     }
 
-    /// The most bytes that were reserved at a time.
+    /// Returns the maximum number of bytes that were reserved at the same time.
     pub fn peak_bytes(&self) -> usize {
         self.state.lock().peak_bytes
     }
 
-    /// The bytes by which `consumer`, which asks for `additional`, may grow.
+    /// Returns the number of bytes by which `consumer` may grow, when it requests `additional`
+    /// bytes.
     fn room(&self, state: &State, consumer: &MemoryConsumer, additional: usize) -> usize {
         let free = self.limit.saturating_sub(state.bytes());
         if !consumer.can_spill() {
@@ -107,7 +111,8 @@ impl SharedMemoryPool {
         let holders = state.spillable.len() + usize::from(held == 0);
         let shared = regular.saturating_sub(state.fixed_bytes);
         let regular_free = regular.saturating_sub(state.bytes());
-        // What it needs to sort what it spills is no growth of its tables, and comes before they grow.
+        // A much larger request is for sorting the rows to spill, not for a table that has already
+        // grown.
         let is_late = consumer.name().contains(RESERVES_LATE) && additional <= held.saturating_mul(4);
         let own = |bytes: usize| if is_late { (bytes / 2).max(bytes.min(SMALL_TABLE_BYTES)) } else { bytes };
         let share = own(shared / (holders + 1)).saturating_sub(held).min(regular_free);
@@ -186,7 +191,7 @@ mod tests {
         assert!(second.try_grow(1867).is_err());
         second.try_grow(1866).unwrap();
         assert_eq!((pool.reserved(), idle.size()), (5566, 0));
-        // The idle one may begin all the same.
+        // The idle consumer can still start.
         assert!(first.try_grow(20).is_err());
         idle.try_grow(100).unwrap();
     }

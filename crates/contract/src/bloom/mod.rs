@@ -1,6 +1,6 @@
-//! Bloom filters with a documented binary format: built of the keys on one side of a join, probed
-//! by the other. Keys that are integers close to each other form a bitmap instead ([`NumberSet`]):
-//! it has no false positives and a probe costs one load.
+//! Bloom filters with a documented binary format, built from the keys on one side of a join and
+//! probed with those on the other. Integer keys that lie close together form a bitmap instead
+//! ([`NumberSet`]), which has no false positives and is probed with a single load.
 //!
 //! | bytes | what |
 //! | --- | --- |
@@ -10,13 +10,11 @@
 //! | 6..8 | 0 |
 //! | 8.. | the bits, at least one byte; bit `i` has the value `1 << (i % 8)` in byte `i / 8` |
 //!
-//! A key is hashed as bytes ([`Key`]): integers, also decimals and doubles with an integral value,
-//! as 8 bytes little endian; other decimals as text without trailing zeros (`1.5`); other doubles
-//! as the 8 bytes of their bits; text as UTF-8; booleans as `true` and `false`; dates as integers
-//! of days, timestamps of microseconds, since 1970. NULL is in no filter. Keys of one comparison
-//! are cast to one type before they are hashed.
-//! 1970. NULL is in no filter. Keys of one comparison are brought to one type before they are
-//!       hashed.
+//! A key ([`Key`]) is hashed as bytes. Integers, and decimals and doubles with an integral value,
+//! are 8 bytes, little endian. Other decimals are text without trailing zeros (`1.5`), other
+//! doubles the 8 bytes of their bits, text is UTF-8, and booleans are `true` and `false`. Dates are
+//! hashed as the integer number of days, timestamps of microseconds, since 1970. NULL is never in a
+//! filter. Keys that are compared with each other are cast to one type before they are hashed.
 //!
 //! ```text
 //! fnv(bytes)  h = 0xcbf29ce484222325; for each byte: h = (h ^ byte) * 0x100000001b3
@@ -42,10 +40,10 @@ const OF_GAPS: u8 = 3;
 const HEADER_BYTES: usize = 8;
 const HASHES: std::ops::RangeInclusive<u8> = 1..=32;
 
-/// Bytes sampled to estimate how full a filter is.
+/// The number of bytes that are sampled to estimate the share of set bits.
 const SAMPLED_BYTES: usize = 64 * 1024;
 
-/// Bits probed before the first branch.
+/// The number of bits that are probed before the first branch.
 const UNCONDITIONAL_PROBES: u8 = 3;
 
 /// A value to insert into or look up in a filter.
@@ -101,7 +99,7 @@ pub fn and_key(before: u64, next: u64) -> u64 {
     mix(before) ^ next
 }
 
-/// Returns the decimal as an integer, or else without trailing zeros.
+/// Returns the decimal as an integer if it is one, and otherwise without trailing zeros.
 fn whole_decimal(mut value: i128, mut scale: i8) -> std::result::Result<i64, (i128, i8)> {
     while scale > 0 && value % 10 == 0 {
         value /= 10;
@@ -117,7 +115,7 @@ fn whole_decimal(mut value: i128, mut scale: i8) -> std::result::Result<i64, (i1
 
 fn whole_float(value: f64) -> Option<i64> {
     let whole = value as i64;
-    // Also turns -0 into 0.
+    // The cast also turns -0 into 0.
     (whole as f64 == value && whole != i64::MAX).then_some(whole)
 }
 
@@ -143,7 +141,7 @@ enum Form {
     Numbers(NumberSet),
 }
 
-/// Bits set by hashes of the keys.
+/// A bit array in which the hashes of the keys are set.
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct Hashed {
     hashes: u8,
@@ -151,11 +149,12 @@ struct Hashed {
     positions: Positions,
 }
 
-/// Positions of bits in a filter of `count` bits.
+/// Maps hashes to bit positions in a filter of `count` bits.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Positions {
     count: u64,
-    /// `2^64 / count`, rounded down: a division takes 20 to 40 cycles, a multiplication three.
+    /// `(2^64 - 1) / count`, rounded down. It replaces a division, which takes 20 to 40 cycles, by
+    /// a multiplication, which takes three.
     inverse: u64,
 }
 
@@ -165,8 +164,9 @@ impl Positions {
         Self { count, inverse: u64::MAX / count }
     }
 
-    /// Returns `x % count`. The quotient by the inverse is exact or one too small: the inverse is
-    /// too small by at most 1, and `x` is less than 2^64 (Granlund and Montgomery 1994, Section 4).
+    /// Returns `x % count`. The quotient computed with the inverse is exact or one too small,
+    /// because the inverse is too small by at most 1 and `x` is less than 2^64 (Granlund and
+    /// Montgomery 1994, Section 4).
     fn of_bit(self, x: u64) -> usize {
         let quotient = (u128::from(x) * u128::from(self.inverse)) >> 64;
         let rest = x.wrapping_sub((quotient as u64).wrapping_mul(self.count));
@@ -176,7 +176,7 @@ impl Positions {
 }
 
 impl BloomFilter {
-    /// Creates an empty filter for `keys` keys with a share of `false_positives`. Both are clamped.
+    /// Creates an empty filter for `keys` keys with a rate of `false_positives`. Both are clamped.
     pub fn with_capacity(keys: usize, false_positives: f64) -> Self {
         let rate = if false_positives.is_finite() { false_positives.clamp(1e-9, 0.5) } else { 0.01 };
         let bits_per_key = -rate.ln() / (std::f64::consts::LN_2 * std::f64::consts::LN_2);
@@ -190,14 +190,14 @@ impl BloomFilter {
         Self(Form::Hashed(Hashed { hashes, positions: Positions::of(&bits), bits }))
     }
 
-    /// Creates an exact filter of `numbers`, a bitmap without false positives; `None` if it would
-    /// take more than `max_bytes` bytes or there are no numbers.
+    /// Creates an exact filter of `numbers`, without false positives. Returns `None` if there are
+    /// no numbers or the encoded filter would take more than `max_bytes` bytes.
     pub fn of_numbers(numbers: impl Iterator<Item = i64> + Clone, max_bytes: usize) -> Option<Self> {
         NumberSet::of(numbers, max_bytes.min(limits::BLOOM_FILTER_BYTES - HEADER_BYTES))
             .map(|set| Self(Form::Numbers(set)))
     }
 
-    /// True if a bitmap of `bitmap_bytes` may be encoded in `bytes`.
+    /// Returns whether a bitmap of `bitmap_bytes` may be encoded in as few as `bytes` bytes.
     pub fn holds_numbers(bitmap_bytes: usize, bytes: usize) -> bool {
         NumberSet::fits(bitmap_bytes, bytes)
     }
@@ -281,7 +281,7 @@ impl BloomFilter {
         }
     }
 
-    /// The probability that an absent key is found.
+    /// Returns the probability that an absent key appears to be present.
     pub fn false_positives(&self) -> f64 {
         match &self.0 {
             Form::Hashed(filter) => filter.fill().powi(i32::from(filter.hashes)),
@@ -302,7 +302,7 @@ impl BloomFilter {
         }
     }
 
-    /// True if `key` may be in the set; if false, it is not.
+    /// Returns whether `key` may be in the set; `false` means that it certainly is not.
     pub fn contains(&self, key: Key<'_>) -> bool {
         match &self.0 {
             Form::Hashed(filter) => filter.contains(key.hash()),
@@ -310,8 +310,8 @@ impl BloomFilter {
         }
     }
 
-    /// True if the key with this [`Key::hash`] may be in the set; always true for a set of
-    /// integers.
+    /// Returns whether the key with this [`Key::hash`] may be in the set. Always true for a set of
+    /// integers, which cannot be probed by hash.
     pub fn contains_hash(&self, hash: u64) -> bool {
         match &self.0 {
             Form::Hashed(filter) => filter.contains(hash),
@@ -321,7 +321,8 @@ impl BloomFilter {
 }
 
 impl Hashed {
-    /// The share of set bits, measured on a prefix, since hashes spread them evenly.
+    /// Returns the share of set bits. It is measured on a prefix, since hashes spread the bits
+    /// evenly.
     fn fill(&self) -> f64 {
         let part = self.bits.get(..SAMPLED_BYTES).unwrap_or(&self.bits);
         f64::from(numbers::ones(part)) / (part.len() as f64 * 8.0)
@@ -343,13 +344,13 @@ impl Hashed {
             let position = self.positions.of_bit(bits.number(i));
             self.bits.get(position / 8).is_some_and(|byte| byte >> (position % 8) & 1 != 0)
         };
-        // The first probes are unconditional: branches on a half full filter are unpredictable.
+        // The first probes do not branch: in a half-full filter such a branch is unpredictable.
         let first = (0..self.hashes.min(UNCONDITIONAL_PROBES)).fold(true, |all, i| all & is_set(i));
         first && (UNCONDITIONAL_PROBES..self.hashes).all(is_set)
     }
 }
 
-/// Positions of the bits of one key.
+/// Generates the bit positions of one key.
 #[derive(Clone, Copy)]
 struct BitsOf {
     a: u64,
@@ -440,7 +441,7 @@ mod tests {
         assert_eq!((read.about_keys(), read.false_positives(), read.hashes()), (3.0, 0.0, 0));
     }
 
-    /// Other implementations depend on every bit of this format.
+    /// Other implementations depend on this format, bit for bit.
     #[test]
     fn the_format_is_fixed() {
         assert_eq!(Key::Text("abc").hash(), 0xe71f_a219_0541_574b);
@@ -452,7 +453,7 @@ mod tests {
         assert_eq!(bytes[8..], *FIXED);
     }
 
-    /// Computed from the module's description by a Python program.
+    /// These bytes were computed by a Python program from the description of this module.
     const FIXED: &[u8; 4] = &[0, 73, 18, 0];
 
     #[test]

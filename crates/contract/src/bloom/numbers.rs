@@ -1,5 +1,5 @@
-//! Sets of integers as bitmaps that begin at the least member. They are encoded as the bitmap or as
-//! the gaps between members, whichever is shorter.
+//! Sets of integers as bitmaps that begin at the smallest member. A set is encoded either as the
+//! bitmap or as the gaps between its members, whichever is shorter.
 //!
 //! | bytes | what |
 //! | --- | --- |
@@ -16,7 +16,7 @@
 //! | 5..8 | 0 |
 //! | 8..16 | the first number |
 //! | 16..20 | the length of the bitmap in bytes, little endian |
-//! | 20.. | for each further member, the numbers between it and the one before, as LEB128 |
+//! | 20.. | for each further member, how many integers lie between it and the last, as LEB128 |
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,19 +24,19 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::limits;
 
-/// Size of the first number, which precedes the bits or the gaps.
+/// The size of the first number, which is encoded before the bits or gaps, in bytes.
 const FIRST_BYTES: usize = size_of::<i64>();
 
-/// Size of the length of the bitmap, which precedes the gaps.
+/// The size of the bitmap's length, which is encoded before the gaps, in bytes.
 const LENGTH_BYTES: usize = size_of::<u32>();
 
-/// Largest ratio of bitmap size to encoded size.
+/// The maximum ratio of the bitmap's size to the encoded size.
 const MAX_RATIO: usize = 64;
 
-/// Memory that sets decoded from gaps may hold, shared by the whole process.
+/// The memory for bitmaps decoded from gaps, shared by all sets of the process.
 static DECODED_GAPS: Budget = Budget { max_bytes: 128 * 1024 * 1024, charged: AtomicUsize::new(0) };
 
-/// A memory budget for decoded sets.
+/// A memory budget for decoded bitmaps.
 struct Budget {
     max_bytes: usize,
     charged: AtomicUsize,
@@ -46,11 +46,11 @@ struct Budget {
 pub(super) struct NumberSet {
     first: i64,
     bits: Arc<Bits>,
-    /// The encoded gaps, if the set is not encoded as bits.
+    /// The encoded gaps; `None` if the set is encoded as bits.
     gaps: Option<Arc<[u8]>>,
 }
 
-/// Sets are equal if their members are, whatever their encoding.
+/// Two sets are equal if they have the same members, whatever their encoding.
 impl PartialEq for NumberSet {
     fn eq(&self, other: &Self) -> bool {
         (self.first, &self.bits.bytes) == (other.first, &other.bits.bytes)
@@ -67,12 +67,13 @@ impl fmt::Debug for NumberSet {
 
 struct Bits {
     bytes: Vec<u8>,
-    /// The budget that the bytes are charged to, if they were decoded from fewer.
+    /// The budget that the bytes are charged to, if they were decoded from a shorter encoding.
     budget: Option<&'static Budget>,
 }
 
 impl Bits {
-    /// Allocates `bytes` and charges them to `budget`; `None` if it is exhausted.
+    /// Allocates `bytes` zeros and charges them to `budget`. Returns `None` if the budget is
+    /// exhausted.
     fn expanded(bytes: usize, budget: &'static Budget) -> Option<Self> {
         let more = |charged: usize| charged.checked_add(bytes).filter(|all| *all <= budget.max_bytes);
         budget.charged.fetch_update(Relaxed, Relaxed, more).ok()?;
@@ -94,7 +95,7 @@ impl Drop for Bits {
     }
 }
 
-/// The reason why bytes are not decoded.
+/// The reason why bytes could not be decoded.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum DecodeError {
     Malformed,
@@ -103,15 +104,15 @@ pub(super) enum DecodeError {
 }
 
 impl NumberSet {
-    /// Creates a set of at most `max_bytes` encoded; `None` if it would be larger or there are no
-    /// numbers.
+    /// Creates a set from `numbers`. Returns `None` if there are none or the encoded set would take
+    /// more than `max_bytes` bytes.
     pub(super) fn of(numbers: impl Iterator<Item = i64> + Clone, max_bytes: usize) -> Option<Self> {
         let (first, last) = (numbers.clone().min()?, numbers.clone().max()?);
         let bytes = usize::try_from(last.abs_diff(first) / 8 + 1).ok()?;
         if !Self::fits(bytes, max_bytes) {
             return None;
         }
-        // The last byte must not reach beyond the greatest integer.
+        // The positions of the last byte must not exceed the greatest integer.
         let first = first.min(i64::MAX - (bytes as i64 * 8 - 1));
         let mut bits = Bits { bytes: vec![0; bytes], budget: None };
         numbers.map(|number| bits.set(number.abs_diff(first))).for_each(drop);
@@ -121,7 +122,7 @@ impl NumberSet {
         (set.size_bytes() <= max_bytes).then_some(set)
     }
 
-    /// True if a bitmap of `bitmap` bytes may be encoded in `encoded` bytes.
+    /// Returns whether a bitmap of `bitmap` bytes may be encoded in as few as `encoded` bytes.
     pub(super) fn fits(bitmap: usize, encoded: usize) -> bool {
         bitmap <= encoded.saturating_mul(MAX_RATIO).min(limits::BLOOM_FILTER_BYTES)
     }
@@ -184,7 +185,7 @@ impl NumberSet {
 
     #[inline]
     pub(super) fn contains(&self, number: i64) -> bool {
-        // Numbers below the first wrap around to positions beyond the last.
+        // Numbers below the first one wrap around to positions after the last one.
         let position = number.wrapping_sub(self.first).cast_unsigned();
         let byte = usize::try_from(position / 8).ok().and_then(|position| self.bits.bytes.get(position));
         byte.is_some_and(|byte| byte >> (position % 8) & 1 != 0)
@@ -200,14 +201,14 @@ fn split_first(bytes: &[u8]) -> Result<(i64, &[u8]), DecodeError> {
     Ok((i64::from_le_bytes(*first), rest))
 }
 
-/// Checks that the last position of a bitmap of `bytes` is an integer.
+/// Checks that the last position of a bitmap of `bytes` bytes stands for an `i64`.
 fn check_last(first: i64, bytes: usize) -> Result<(), DecodeError> {
     let last = (bytes as i64).checked_mul(8).and_then(|bits| bits.checked_sub(1)).filter(|last| *last > 0);
     last.and_then(|last| first.checked_add(last)).map(drop).ok_or(DecodeError::Malformed)
 }
 
-/// Encodes the number of zeros between set bits. `None` if that takes more than `max_bytes` or the
-/// first bit is not set.
+/// Encodes the numbers of zeros between set bits. Returns `None` if that takes more than
+/// `max_bytes` or the first bit is not set.
 fn gaps(bits: &[u8], max_bytes: usize) -> Option<Vec<u8>> {
     let (mut gaps, mut before) = (Vec::new(), None);
     for (at, byte) in bits.iter().enumerate().filter(|(_, byte)| **byte != 0) {
@@ -303,7 +304,7 @@ mod tests {
     #[test]
     fn numbers_far_apart_take_too_many_bytes() {
         assert_eq!(set(&[0, 30], 12).unwrap().size_bytes(), 12);
-        // 12 bytes, and one for the gap.
+        // The encoding takes 12 bytes, and one for the gap.
         assert_eq!(set(&[0, 80], 13).unwrap().size_bytes(), 13);
         assert_eq!(set(&[0, 80], 12), None);
         assert!(set(&[0, 4_000], 100).is_some());

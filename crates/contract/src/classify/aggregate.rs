@@ -26,18 +26,19 @@ impl Classifier<'_> {
                 _ => false,
             },
             AggregateFunction::Min | AggregateFunction::Max => match class {
-                // Integers keep their text; doubles may come back with an exponent.
+                // Integers are returned with their digits; doubles may be returned with an
+                // exponent.
                 Class::Integer => dialect.three_valued || (never_null && matches!(self.format, Format::Csv(_))),
                 Class::Decimal { .. } => dialect.decimals && dialect.three_valued,
-                // AWS takes numbers only; in JSON every server does, since types differ from row to
-                // row.
+                // AWS accepts numbers only. For JSON so does every server, since types differ from
+                // record to record.
                 Class::Float | Class::Text | Class::Date | Class::Boolean => {
                     dialect.same_evaluator && !matches!(self.format, Format::Json(_))
                 }
             },
-            // Partial averages cannot be merged: engines push SUM and COUNT.
+            // Averages cannot be merged, so engines push SUM and COUNT instead.
             AggregateFunction::Avg => false,
-            // S3 Select has no such functions.
+            // S3 Select does not have these functions.
             AggregateFunction::Mean | AggregateFunction::SquaredDeviations => false,
         }
     }

@@ -4,13 +4,13 @@ use arrow_schema::Schema;
 
 use crate::{Dialect, Expr, Format, Literal};
 
-/// The exactness with which a backend evaluates a predicate.
+/// How exactly a backend evaluates a predicate.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Exactness {
-    /// Exact. Holds the predicate in a form that the backend understands.
+    /// Exact. Contains the predicate in a form that the backend understands.
     Exact(Expr),
-    /// Inexact. Holds a weaker predicate, which is TRUE for every row for which the requested one
-    /// is.
+    /// Inexact. Contains a weaker predicate, which is TRUE for every row for which the requested
+    /// predicate is TRUE, and possibly for others.
     Inexact(Expr),
     /// Not evaluated by the backend.
     Unsupported,
@@ -22,7 +22,7 @@ pub(super) struct Classifier<'a> {
     pub(super) dialect: &'a Dialect,
 }
 
-/// Exactly TRUE, or exactly FALSE, for every row.
+/// Returns a classification that is exact: TRUE for every row, or FALSE for every row.
 pub(super) fn constant(value: bool) -> Exactness {
     Exactness::Exact(Expr::Literal(Literal::Boolean(value)))
 }

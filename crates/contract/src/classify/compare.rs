@@ -1,14 +1,16 @@
-//! Comparisons, IN lists and LIKE: where they are exact, and how they weaken.
+//! Classification of comparisons, IN lists and LIKE: where they are exact, and how they are
+//! weakened.
 
 use super::classifier::{Classifier, Exactness, constant};
 use super::value::Class;
 use crate::{CompareOp, Expr, LikePart, Literal, like_parts};
 
-/// Decimal digits up to which distinct decimals are distinct doubles in the same order.
+/// The number of digits up to which distinct decimals are distinct doubles in the same order.
 const DOUBLE_DIGITS: u8 = 15;
-/// Decimal places up to which distinct decimals differ by more than the tolerance of MinIO's `=`.
+/// The number of decimal places up to which distinct decimals differ by more than the tolerance of
+/// MinIO's `=`.
 const TOLERANT_PLACES: i8 = 5;
-/// Integers up to this one are exact doubles.
+/// The largest integer up to which every integer is an exact double.
 const DOUBLE_INTEGERS: u64 = 1 << 53;
 
 impl Classifier<'_> {
@@ -34,14 +36,15 @@ impl Classifier<'_> {
         }
     }
 
-    /// Integers and decimals on a backend without decimals.
+    /// Classifies a comparison of integers or decimals that a backend without decimals evaluates as
+    /// doubles.
     fn compare_as_doubles(&self, op: CompareOp, left: (Expr, Class), right: (Expr, Class)) -> Exactness {
         let ((left, a), (right, b)) = (left, right);
         let equality = matches!(op, CompareOp::Eq | CompareOp::NotEq);
         let exact = if a == Class::Integer && b == Class::Integer {
             true
         } else {
-            // Integers beyond 2^53 are inexact doubles, but no literal of 15 digits is close to
+            // Integers above 2^53 are inexact as doubles, but no literal of 15 digits is close to
             // them.
             let literal = matches!(left, Expr::Literal(_)) || matches!(right, Expr::Literal(_));
             let fits = |expr: &Expr| {
@@ -55,15 +58,15 @@ impl Classifier<'_> {
         if exact {
             return Exactness::Exact(Expr::compare(op, left, right));
         }
-        // Rounding is monotone: it can only make neighbors equal.
+        // Rounding is monotone: it can make neighboring values equal, but not swap them.
         match weaker(op) {
             Some(op) => Exactness::Inexact(Expr::compare(op, left, right)),
             None => Exactness::Unsupported,
         }
     }
 
-    /// Returns the maximum number of digits of a simple value, and of those after the decimal
-    /// point.
+    /// Returns the maximum number of digits of a simple value, and how many of them follow the
+    /// decimal point.
     fn spread(&self, expr: &Expr) -> (u8, i8) {
         match expr {
             // A cast to a wider type does not change the value.
@@ -82,7 +85,7 @@ impl Classifier<'_> {
     pub(super) fn in_list(&self, expr: Expr, list: Vec<Expr>, negated: bool) -> Exactness {
         let nulls = list.iter().any(is_null);
         if is_null(&expr) || (negated && nulls) {
-            // Never TRUE. An empty NOT IN cannot be written in SQL.
+            // It is never TRUE. A NOT IN with an empty list cannot be written in SQL.
             return constant(false);
         }
         let list: Vec<Expr> = list.into_iter().filter(|item| !is_null(item)).collect();
@@ -92,7 +95,7 @@ impl Classifier<'_> {
         let op = if negated { CompareOp::NotEq } else { CompareOp::Eq };
         let mut exact = true;
         for item in &list {
-            // Without decimals, IN compares integers as doubles.
+            // Without decimals, the backend compares the integers of an IN list as doubles.
             let near = match item {
                 Expr::Literal(Literal::Int64(value)) => value.unsigned_abs() >= DOUBLE_INTEGERS,
                 Expr::Literal(_) => false,
@@ -130,14 +133,14 @@ impl Classifier<'_> {
         if self.dialect.like {
             return Exactness::Exact(like);
         }
-        // Without backtracking and ESCAPE, escaped wildcards cannot be expressed.
+        // A backend without backtracking and ESCAPE cannot express escaped wildcards.
         let escaped = parts.iter().any(|part| matches!(part, LikePart::Char('%' | '_')));
         let mut after_run = parts.iter().skip_while(|part| **part != LikePart::AnyRun);
         if escaped || after_run.any(|part| *part == LikePart::AnyChar) {
             return Exactness::Unsupported;
         }
-        // Without backtracking, patterns beyond ASCII may end too early: they match more, never
-        // less.
+        // A matcher without backtracking may end too early if the pattern is not ASCII. It then
+        // matches more texts, never fewer.
         match (ascii, negated) {
             (true, _) => Exactness::Exact(like),
             (false, false) => Exactness::Inexact(like),
@@ -146,8 +149,9 @@ impl Classifier<'_> {
     }
 }
 
-/// Weakens a comparison of floats for a backend with IEEE 754 comparisons: there `-0 = 0` and NaN
-/// compares with nothing, whereas the engine's order is total, −0 below 0 and NaN above all.
+/// Weakens a comparison of floats for a backend with IEEE 754 comparisons. There, `-0 = 0` and NaN
+/// is neither less nor greater than any value, whereas the engine's order is total: −0 is less than
+/// 0, and NaN is greater than all other values.
 fn weaken_floats(op: CompareOp, left: Expr, right: Expr) -> Exactness {
     let (op, column, constant) = match (left, right) {
         (column @ Expr::Column(_), constant @ Expr::Literal(_)) => (op, column, constant),
@@ -158,13 +162,13 @@ fn weaken_floats(op: CompareOp, left: Expr, right: Expr) -> Exactness {
     match op {
         CompareOp::Eq => Exactness::Inexact(compare(CompareOp::Eq)),
         CompareOp::Lt | CompareOp::LtEq => Exactness::Inexact(compare(CompareOp::LtEq)),
-        // NaN must pass, and only a negation lets it through.
+        // Rows with NaN must pass; with IEEE 754 comparisons, only a negation is TRUE for NaN.
         CompareOp::Gt | CompareOp::GtEq => Exactness::Inexact(Expr::Not(Box::new(compare(CompareOp::Lt)))),
         CompareOp::NotEq => Exactness::Unsupported,
     }
 }
 
-/// Returns the operator that still holds when both sides are rounded.
+/// Returns the operator that still holds after both sides are rounded, if `op` holds before.
 fn weaker(op: CompareOp) -> Option<CompareOp> {
     match op {
         CompareOp::Lt | CompareOp::LtEq => Some(CompareOp::LtEq),
@@ -178,7 +182,7 @@ fn is_null(expr: &Expr) -> bool {
     matches!(expr, Expr::Literal(Literal::Null))
 }
 
-/// True for a column or a constant, also in a cast to a wider type.
+/// Returns whether `expr` is a column or a constant, possibly cast to a wider type.
 fn is_simple(expr: &Expr) -> bool {
     match expr {
         Expr::Column(_) | Expr::Literal(_) => true,

@@ -1,23 +1,22 @@
-//! Columns of CSV whose empty texts and NULLs S3 Select does not distinguish.
+//! CSV columns in which S3 Select does not distinguish empty text from NULL.
 //!
-//! In a CSV table a pair of quotes is the empty text and an empty field is NULL; S3 Select returns
-//! the empty text for both. Rows with an empty field in a text column are therefore requested
-//! wherever the difference could matter, and the engine reads the object again to find out which it
-//! was.
+//! In a CSV table, a pair of quotes is empty text and an empty field is NULL; S3 Select returns
+//! empty text for both. Wherever the difference could matter, rows with an empty field in a text
+//! column are therefore requested, and the engine reads the object itself to distinguish the two.
 
 use arrow_schema::Schema;
 
 use crate::{CompareOp, CsvOptions, Expr, Format, Key, Literal, NullRule};
 
-/// True if the column `index` of `schema`, in objects of this `format`, can hold both the empty
-/// text and NULL.
+/// Returns whether the column `index` of `schema` can hold both empty text and NULL in objects of
+/// this `format`.
 pub fn has_empty_and_null(index: usize, schema: &Schema, format: &Format) -> bool {
     let tells = matches!(format, Format::Csv(CsvOptions { null: NullRule::Empty | NullRule::Text(_), .. }));
     tells && schema.fields().get(index).is_some_and(|field| field.is_nullable() && field.data_type().is_string())
 }
 
-/// Returns the columns for which `has_both` and for which the value of `expr` may depend on the
-/// difference between the empty text and NULL.
+/// Returns the columns that satisfy `has_both` and for which the value of `expr` may depend on the
+/// difference between empty text and NULL.
 pub(super) fn ambiguous(expr: &Expr, has_both: &dyn Fn(usize) -> bool) -> Vec<usize> {
     let of_all = |all: &[&Expr]| all.iter().flat_map(|part| ambiguous(part, has_both)).collect();
     let mut columns = match expr {
@@ -34,7 +33,8 @@ pub(super) fn ambiguous(expr: &Expr, has_both: &dyn Fn(usize) -> bool) -> Vec<us
     columns
 }
 
-/// True for a condition on a column that is TRUE neither for the empty text nor for NULL.
+/// Returns whether `atom` is a condition on a column that is TRUE neither for empty text nor for
+/// NULL.
 fn is_of_other_texts(atom: &Expr) -> bool {
     let is_column = |expr: &Expr| matches!(expr, Expr::Column(_));
     let is_text = |expr: &Expr| matches!(expr, Expr::Literal(Literal::Utf8(text)) if !text.is_empty());

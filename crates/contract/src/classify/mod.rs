@@ -1,13 +1,13 @@
 //! Classification of expressions by how exactly a backend evaluates them.
 //!
-//! A predicate is first brought into negation normal form ([`normal`]), so that every part stands
-//! positively and a row passes exactly if enough parts are TRUE; NULL and FALSE are equivalent. In
-//! that form weakening is monotone: an atom may be replaced by one that holds for more rows, a
-//! conjunct may be dropped, and the whole still holds for every row that it should. Anything else
-//! is [`Exactness::Unsupported`]: a missing claim costs bytes, a wrong one costs rows.
+//! A predicate is first converted to negation normal form ([`normal`]). Then no NOT stands above a
+//! conjunction or disjunction, so NULL and FALSE are equivalent, and weakening is monotone: an atom
+//! may be replaced by one that holds for more rows, and a conjunct may be dropped, and the whole
+//! still holds for every row for which it should. A predicate that cannot be weakened like this is
+//! [`Exactness::Unsupported`]: a missing claim costs bytes, a wrong claim loses rows.
 //!
 //! The classification relies on one property of the SQL that the `select` crate renders for an
-//! atom: it is TRUE exactly where the atom is, NULLs included.
+//! atom: it is TRUE for exactly the rows for which the atom is TRUE, even if some values are NULL.
 //!
 //! | atom | exact where | otherwise |
 //! | --- | --- | --- |
@@ -38,8 +38,8 @@ pub use empty::has_empty_and_null;
 
 /// Classifies a predicate over the columns of `schema`, for an object of this `format`.
 ///
-/// A conjunction is exact if each part is; parts that the backend cannot evaluate are dropped from
-/// it.
+/// Parts of a conjunction that the backend cannot evaluate are dropped. The result is exact if no
+/// part was dropped and each part is exact.
 pub fn classify(expr: &Expr, schema: &Schema, format: &Format, dialect: &Dialect) -> Exactness {
     if !dialect.reads(format) {
         return Exactness::Unsupported;
@@ -47,7 +47,7 @@ pub fn classify(expr: &Expr, schema: &Schema, format: &Format, dialect: &Dialect
     Classifier { schema, format, dialect }.predicate(normal::normal(expr.clone()))
 }
 
-/// True if the backend computes exactly the engine's value of an aggregate.
+/// Returns whether the backend computes an aggregate with exactly the engine's result.
 pub fn classify_aggregate(call: &AggregateCall, schema: &Schema, format: &Format, dialect: &Dialect) -> bool {
     dialect.reads(format) && Classifier { schema, format, dialect }.aggregate(call)
 }

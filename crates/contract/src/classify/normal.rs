@@ -1,4 +1,4 @@
-//! Negation normal form: NOT stands only before expressions that have no opposite.
+//! Negation normal form, in which NOT is applied only to expressions without an opposite.
 //!
 //! Each step preserves the value in three-valued logic: `NOT (a AND b)` becomes `NOT a OR NOT b`,
 //! `NOT (a < b)` becomes `a >= b` (the engine's order is total, NaN included), NOT IN and NOT LIKE
@@ -30,7 +30,7 @@ fn push(expr: Expr, negate: bool) -> Expr {
     }
 }
 
-/// Returns the operator that holds exactly where `op` does not, given no NULL.
+/// Returns the operator that holds exactly if `op` does not, for values other than NULL.
 fn opposite(op: CompareOp) -> CompareOp {
     match op {
         CompareOp::Eq => CompareOp::NotEq,

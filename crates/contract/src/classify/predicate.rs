@@ -1,4 +1,4 @@
-//! Predicates: conjunctions, disjunctions and atoms.
+//! Classification of predicates: conjunctions, disjunctions and atoms.
 
 use super::classifier::{Classifier, Exactness, constant};
 use super::empty;
@@ -37,7 +37,7 @@ impl Classifier<'_> {
         }
     }
 
-    /// Classifies each of `all` and collects those that the backend evaluates.
+    /// Classifies each part in `all` and collects the parts that the backend evaluates.
     fn parts(&self, all: Vec<Expr>) -> Parts {
         let mut parts = Parts { kept: Vec::with_capacity(all.len()), is_exact: true, is_complete: true };
         for part in all {
@@ -53,8 +53,9 @@ impl Classifier<'_> {
         parts
     }
 
-    /// Classifies an atom. If its columns distinguish the empty text from NULL and the backend does
-    /// not, rows with empty fields pass too.
+    /// Classifies an atom. If the atom depends on a column in which the backend does not
+    /// distinguish empty text from NULL, the result is weakened so that rows with an empty field
+    /// pass too.
     fn atom(&self, atom: Expr) -> Exactness {
         let ambiguous = self.ambiguous(&atom);
         match self.atom_of_distinct_texts(atom) {
@@ -99,8 +100,8 @@ impl Classifier<'_> {
         }
     }
 
-    /// Returns `Some(true)` if IS NULL of `expr` can be evaluated, `Some(false)` if `expr` is never
-    /// NULL.
+    /// Returns `Some(true)` if the backend can evaluate `expr IS NULL`, `Some(false)` if `expr` is
+    /// never NULL, and `None` otherwise.
     fn is_null(&self, expr: &Expr) -> Option<bool> {
         match expr {
             Expr::Column(index) => self.schema.fields().get(*index).map(|field| field.is_nullable()),

@@ -1,4 +1,4 @@
-//! The table of the module page, row by row, with NULL and negation.
+//! Tests of each row of the table in the module documentation, with NULL and negation.
 
 use arrow_schema::{DataType, Field, Schema};
 
@@ -32,7 +32,7 @@ fn schema() -> Schema {
     ])
 }
 
-/// A column without NULL, so that the empty text is unambiguous.
+/// CSV without NULL, so that empty text is unambiguous.
 fn csv() -> Format {
     Format::Csv(CsvOptions { null: NullRule::Never, ..CsvOptions::default() })
 }
@@ -97,7 +97,7 @@ fn wide_decimals_weaken_where_they_become_doubles() {
         assert_eq!(on(&minio, &compare(op, BIG, literal.clone())), expected, "{op:?}");
         assert!(matches!(on(&Dialect::standard(), &compare(op, BIG, literal.clone())), Exact(_)));
     }
-    // Equality of doubles with a tolerance of 1e-6 joins neighbors at six places.
+    // With a tolerance of 1e-6, `=` between doubles holds for neighbors at six decimal places.
     let fine = Literal::Decimal(1, 15, 6);
     assert!(matches!(on(&minio, &compare(CompareOp::Eq, FINE, fine.clone())), Inexact(_)));
     assert_eq!(on(&minio, &compare(CompareOp::NotEq, FINE, fine.clone())), Unsupported);
@@ -129,7 +129,7 @@ fn floats_weaken_where_order_is_not_total() {
     for dialect in [Dialect::standard(), Dialect::minio()] {
         assert_eq!(on(&dialect, &is(CompareOp::Lt)), Inexact(is(CompareOp::LtEq)));
         assert_eq!(on(&dialect, &is(CompareOp::Eq)), Inexact(is(CompareOp::Eq)));
-        // NaN is above everything: only the negation of `<` lets it pass.
+        // NaN is greater than all other values, and only the negation of `<` is TRUE for it.
         assert_eq!(on(&dialect, &is(CompareOp::Gt)), Inexact(not(is(CompareOp::Lt))));
         assert_eq!(on(&dialect, &is(CompareOp::NotEq)), Unsupported);
         assert_eq!(on(&dialect, &not(is(CompareOp::Eq))), Unsupported);
@@ -152,7 +152,8 @@ fn negation_is_pushed_inwards_first() {
         assert_eq!(on(&dialect, &not(Expr::Or(vec![a.clone(), b.clone()]))), Exact(neither.clone()));
         assert_eq!(on(&dialect, &not(not(a.clone()))), Exact(a.clone()));
     }
-    // Weakened after, not before: NOT (big < 1) is big >= 1, a superset of itself.
+    // Weakening comes after the negation: NOT (big < 1) becomes big >= 1, which holds for more
+    // rows.
     let big = compare(CompareOp::Lt, BIG, Literal::Decimal(100, 20, 2));
     assert_eq!(on(&Dialect::minio(), &not(big)), Inexact(compare(CompareOp::GtEq, BIG, Literal::Decimal(100, 20, 2))));
 }
@@ -165,7 +166,7 @@ fn conjunctions_drop_what_disjunctions_cannot() {
         assert_eq!(on(&dialect, &known.clone().and(unknown.clone())), Inexact(known.clone()));
         assert_eq!(on(&dialect, &Expr::Or(vec![known.clone(), unknown.clone()])), Unsupported);
         assert_eq!(on(&dialect, &unknown), Unsupported);
-        // NOT (known OR unknown) is NOT known AND NOT unknown.
+        // NOT (known OR unknown) becomes NOT known AND NOT unknown.
         let neither = not(Expr::Or(vec![known.clone(), unknown.clone()]));
         assert_eq!(on(&dialect, &neither), Inexact(compare(CompareOp::NotEq, KEY, Literal::Int64(1))));
         assert_eq!(on(&dialect, &not(known.clone().and(unknown.clone()))), Unsupported);
@@ -200,11 +201,11 @@ fn lists_follow_equality() {
     let keys = |negated| list(KEY, vec![Literal::Int64(1), Literal::Int64(2)], negated);
     assert_eq!(on(&minio, &keys(false)), Exact(keys(false)));
     assert_eq!(on(&minio, &not(keys(false))), Exact(keys(true)));
-    // NULL in the list: never TRUE for NOT IN, no matter for IN.
+    // With a NULL in the list, NOT IN is never TRUE; for IN the NULL has no effect.
     assert_eq!(on(&minio, &list(KEY, vec![Literal::Int64(1), Literal::Null], true)), constant(false));
     let one = list(KEY, vec![Literal::Int64(1)], false);
     assert_eq!(on(&minio, &list(KEY, vec![Literal::Int64(1), Literal::Null], false)), Exact(one));
-    // MinIO looks integers up as doubles.
+    // MinIO compares the integers of IN as doubles.
     let huge = |negated| list(KEY, vec![Literal::Int64(1 << 60)], negated);
     assert_eq!(on(&minio, &huge(false)), Inexact(huge(false)));
     assert_eq!(on(&minio, &huge(true)), Unsupported);

@@ -1,4 +1,4 @@
-//! Values that a backend computes exactly, and their classes.
+//! Values that a backend computes exactly, and the classes by which they are compared.
 
 use arrow_schema::DataType;
 
@@ -6,7 +6,7 @@ use super::classifier::{Classifier, Exactness};
 use super::normal::normal;
 use crate::{ArithmeticOp, Expr, Function, Literal};
 
-/// The class of a value with respect to comparison.
+/// The class of a value. Values of one class can be compared.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Class {
     Integer,
@@ -18,7 +18,8 @@ pub(super) enum Class {
 }
 
 impl Class {
-    /// Returns the class of a type; `None` if S3 Select and Arrow differ in its meaning.
+    /// Returns the class of a type; `None` for a type whose meaning differs between S3 Select and
+    /// Arrow.
     fn of(data_type: &DataType) -> Option<Self> {
         Some(match data_type {
             DataType::Int8
@@ -47,20 +48,22 @@ impl Class {
         self.is_exact_number() || self == Self::Float
     }
 
-    /// True if values of the two classes compare without a cast.
+    /// Returns whether values of the two classes can be compared without a cast.
     pub(super) fn compares_with(self, other: Self) -> bool {
         self == other || (self.is_number() && other.is_number())
     }
 }
 
 impl Classifier<'_> {
-    /// Returns the class of a value that the backend computes exactly, NULL for NULL.
+    /// Returns the class of `expr` if the backend computes it exactly, including NULL; otherwise
+    /// `None`.
     pub(super) fn value(&self, expr: &Expr) -> Option<Class> {
         let dialect = self.dialect;
         match expr {
             Expr::Column(index) => Class::of(self.schema.fields().get(*index)?.data_type()),
             Expr::Literal(literal) => literal_class(literal),
-            // SQL servers have only 64-bit integers: a cast to a narrower type does not fail there.
+            // SQL servers have only 64-bit integers, so a cast to a narrower type does not fail
+            // there.
             Expr::Cast(inner, to) if is_narrow(to) && !self.fits(inner, to) => None,
             Expr::Cast(inner, to) => {
                 let (from, to) = (self.value(inner)?, Class::of(to)?);
@@ -102,14 +105,14 @@ impl Classifier<'_> {
                 return (self.value(dividend)? == Class::Integer && self.computes(Class::Integer))
                     .then_some(Class::Integer);
             }
-            // Division of decimals differs in scale and rounding everywhere.
+            // The scale and rounding of a quotient of decimals differ between servers.
             (ArithmeticOp::Divide, _) => dialect.same_evaluator,
-            // The sign of a remainder differs.
+            // The sign of a remainder differs between servers.
             (ArithmeticOp::Modulo, _) => dialect.same_evaluator || (is_counted(left) && is_positive(right)),
             _ => true,
         };
-        // SQL servers compute in 64 bits, where an overflow of the engine's narrower type goes
-        // unnoticed.
+        // SQL servers compute in 64 bits and do not notice an overflow of the engine's narrower
+        // type.
         if self.is_narrow(left) && self.is_narrow(right) {
             return None;
         }
@@ -119,7 +122,7 @@ impl Classifier<'_> {
         (same && self.computes(a) && self.computes(b)).then(|| result_class(a, b))
     }
 
-    /// True if the integer type `to` provably holds all values of `expr`.
+    /// Returns whether the integer type `to` certainly holds every value of `expr`.
     fn fits(&self, expr: &Expr, to: &DataType) -> bool {
         let from = match expr {
             Expr::Column(index) => self.schema.fields().get(*index).map(|field| field.data_type()),
@@ -134,7 +137,7 @@ impl Classifier<'_> {
         })
     }
 
-    /// True if the engine computes `expr` in integers of less than 64 bits.
+    /// Returns whether the engine computes `expr` with integers of less than 64 bits.
     fn is_narrow(&self, expr: &Expr) -> bool {
         match expr {
             Expr::Column(index) => self.schema.fields().get(*index).is_some_and(|field| is_narrow(field.data_type())),
@@ -155,7 +158,7 @@ impl Classifier<'_> {
         matches!(self.predicate(normal(predicate.clone())), Exactness::Exact(_))
     }
 
-    /// True if arithmetic on this class is exact.
+    /// Returns whether the backend's arithmetic on values of this class is exact.
     fn computes(&self, class: Class) -> bool {
         match class {
             Class::Integer => self.dialect.exact_sums,
@@ -241,7 +244,7 @@ fn literal_class(literal: &Literal) -> Option<Class> {
         }
         Literal::Float64(value) => value.is_finite().then_some(Class::Float),
         Literal::Utf8(text) => is_xml_text(text).then_some(Class::Text),
-        // Dates compare as text, `YYYY-MM-DD`: years of four digits only.
+        // Dates are compared as `YYYY-MM-DD` text, so their years must have four digits.
         Literal::Date(days) => (-719_528..=2_932_896).contains(days).then_some(Class::Date),
     }
 }
@@ -251,7 +254,7 @@ fn is_xml_text(text: &str) -> bool {
     text.chars().all(|c| (c >= ' ' && !matches!(c, '\u{fffe}' | '\u{ffff}')) || matches!(c, '\t' | '\n' | '\r'))
 }
 
-/// True if every value of `from` is the same value in `to`.
+/// Returns whether every value of class `from` has the same value in class `to`.
 fn widens(from: Class, to: Class) -> bool {
     match (from, to) {
         (Class::Integer, Class::Decimal { precision, scale }) => i16::from(precision) - i16::from(scale) >= 19,
@@ -267,7 +270,8 @@ fn is_narrow(data_type: &DataType) -> bool {
     data_type.is_integer() && !matches!(data_type, DataType::Int64 | DataType::UInt64)
 }
 
-/// Returns `x` of `((x % n) + n) % n`, which does not depend on the sign of a remainder.
+/// Returns `x` if the expression is `((x % n) + n) % n`, which does not depend on the sign of the
+/// remainder.
 fn floored<'a>(op: ArithmeticOp, left: &'a Expr, n: &Expr) -> Option<&'a Expr> {
     match left {
         Expr::Arithmetic(ArithmeticOp::Add, remainder, added) if op == ArithmeticOp::Modulo && **added == *n => {
@@ -280,7 +284,7 @@ fn floored<'a>(op: ArithmeticOp, left: &'a Expr, n: &Expr) -> Option<&'a Expr> {
     }
 }
 
-/// True for an integer that is never negative, whatever the columns hold.
+/// Returns whether `expr` is an integer that is never negative, whatever the values of columns.
 fn is_counted(expr: &Expr) -> bool {
     match expr {
         Expr::Literal(Literal::Int64(value)) => *value >= 0,
@@ -296,7 +300,7 @@ fn is_positive(expr: &Expr) -> bool {
     matches!(expr, Expr::Literal(Literal::Int64(1..)))
 }
 
-/// True for the position of a character, counted from 1.
+/// Returns whether `expr` is certainly a valid position of a character, that is, at least 1.
 fn is_position(expr: &Expr) -> bool {
     match expr {
         Expr::Arithmetic(ArithmeticOp::Add, a, b) => is_counted(a) && is_positive(b),
@@ -304,8 +308,8 @@ fn is_position(expr: &Expr) -> bool {
     }
 }
 
-/// Returns the class of arithmetic on `a` and `b`. The exact precision of decimals matters only to
-/// comparisons as doubles, which exclude arithmetic.
+/// Returns the class of arithmetic on `a` and `b`. The precision of a decimal result is an upper
+/// bound: it matters only for comparisons as doubles, which exclude arithmetic.
 fn result_class(a: Class, b: Class) -> Class {
     match (a, b) {
         (Class::Float, _) | (_, Class::Float) => Class::Float,

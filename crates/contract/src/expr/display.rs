@@ -62,7 +62,7 @@ fn timestamp_text(micros: i64, utc: bool) -> String {
     text
 }
 
-/// Longer text literals are cut, in bytes.
+/// The length from which a text literal is truncated, in bytes.
 const MAX_SHOWN_BYTES: usize = 200;
 
 impl Expr {

@@ -2,7 +2,7 @@
 //! DataFusion.
 //!
 //! Both sides evaluate them with the same physical expressions (`scan`), so NULL, NaN, decimals,
-//! dates and collation agree. Where S3 Select differs, it has a [`Function`] of its own, not a
+//! dates and collation agree. Semantics that only S3 Select has are separate [`Function`]s, not a
 //! second evaluator.
 
 mod display;
@@ -65,7 +65,7 @@ impl CompareOp {
         }
     }
 
-    /// Returns the operator that holds for `(b, a)` exactly if this one holds for `(a, b)`.
+    /// Returns the operator that holds for `(b, a)` if and only if this one holds for `(a, b)`.
     #[must_use]
     pub fn swap(self) -> Self {
         match self {
@@ -159,8 +159,8 @@ pub enum Expr {
     },
     /// A function of the allow-list.
     Call(Function, Vec<Expr>),
-    /// True if a Bloom filter may hold the values, several of them as one key; NULL if one is NULL.
-    /// For a JSON token, the value inside is looked up.
+    /// True if a Bloom filter may contain the values, combined into one key; NULL if one of them is
+    /// NULL. For a JSON token, the value inside the token is looked up.
     Bloom {
         /// The values to look up; not empty.
         keys: Vec<Expr>,
@@ -293,8 +293,8 @@ impl Expr {
         columns
     }
 
-    /// True if the value is the text of a JSON value, see [`Function::yields_token`]. A column of
-    /// raw JSON is a token too, which depends on the table's options.
+    /// Returns whether the value is a JSON token, see [`Function::yields_token`]. A column of raw
+    /// JSON is a token, too, but that depends on the options of the table.
     pub fn is_token(&self) -> bool {
         matches!(self, Self::Call(function, _) if function.yields_token())
     }

@@ -1,9 +1,9 @@
-//! Timestamps of S3 Select: calendar fields with a precision and an offset, as Ion has them.
+//! Timestamps of S3 Select: calendar fields with a precision and an offset, as in Amazon Ion.
 //!
 //! `2007T`, `2007-02T`, `2007-02-23`, `2007-02-23T12:14Z` and `2007-02-23T12:14:33.079-08:00` are
-//! different values that print as they were written, and each stands for one instant. Arrow's
-//! timestamps have neither precision nor offset, so S3 Select's are represented as this text;
-//! comparisons use [`Timestamp::micros`].
+//! different values. Each is formatted as it was written, and stands for one instant. Arrow's
+//! timestamps have neither precision nor offset, so S3 Select's timestamps are represented as this
+//! text; comparisons use [`Timestamp::micros`].
 //!
 //! The fields are those of the local clock. Fractions have up to nine digits. Years are 1 to 9999.
 
@@ -13,14 +13,14 @@ use std::fmt;
 
 pub use pattern::Pattern;
 
-/// The finest field that was written.
+/// The finest field that a timestamp specifies.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Precision {
     Year,
     Month,
     Day,
     Minute,
-    /// A second with a number of fraction digits.
+    /// A second with this number of fraction digits.
     Second(u8),
 }
 
@@ -97,8 +97,8 @@ const NANOS: i64 = 1_000_000_000;
 const DAY_SECONDS: i64 = 86_400;
 
 impl Timestamp {
-    /// Parses a timestamp in Ion's form: dates may end in `T`, and must if the day is missing;
-    /// times have an offset.
+    /// Parses a timestamp in Ion's form. A date may end in `T`, and has to if the day is missing; a
+    /// time must have an offset. Returns `None` for any other text.
     pub fn parse(text: &str) -> Option<Self> {
         let (date, time) = match text.split_once(['T', 't']) {
             Some((date, time)) => (date, Some(time)),
@@ -141,7 +141,7 @@ impl Timestamp {
         })
     }
 
-    /// Adds the time `12:14[:33[.079]]` and its offset to a date.
+    /// Adds a time, such as `12:14[:33[.079]]` and an offset, to a date.
     fn with_time(mut self, text: &str) -> Option<Self> {
         let (clock, offset) = split_offset(text)?;
         self.offset = offset;
@@ -164,17 +164,19 @@ impl Timestamp {
             self.precision = Precision::Second(u8::try_from(kept.len()).ok()?);
         }
         let valid = parts.next().is_none() && self.hour < 24 && self.minute < 60 && self.second < 60;
-        // The instant must be within the years too, since no other can be written.
+        // The instant in UTC must be within the years 1 to 9999, too, since no other can be
+        // written.
         valid.then_some(self)
     }
 
-    /// Creates an instant in UTC with `fraction_digits`; `None` outside the years 1 to 9999.
+    /// Creates an instant in UTC with `fraction_digits`. Returns `None` outside the years 1 to
+    /// 9999.
     pub fn from_micros(micros: i64, fraction_digits: u8) -> Option<Self> {
         let precision = Precision::Second(fraction_digits.min(9));
         Self::from_local(i128::from(micros) * 1000, Some(0), precision)
     }
 
-    /// Creates a timestamp from nanoseconds of the local clock since 1970.
+    /// Creates a timestamp from the nanoseconds of its local clock since 1970.
     fn from_local(nanos: i128, offset: Option<i32>, precision: Precision) -> Option<Self> {
         let seconds = i64::try_from(nanos.div_euclid(i128::from(NANOS))).ok()?;
         let (year, month, day) = civil_from_days(seconds.div_euclid(DAY_SECONDS));
@@ -195,7 +197,7 @@ impl Timestamp {
         days_from_civil(self.year, self.month, self.day)
     }
 
-    /// Seconds of the local clock since 1970.
+    /// Returns the seconds of the local clock since 1970.
     fn local_seconds(&self) -> i64 {
         self.days() * DAY_SECONDS + i64::from(self.hour * 3600 + self.minute * 60 + self.second)
     }
@@ -208,13 +210,14 @@ impl Timestamp {
         self.local_seconds() - i64::from(self.offset.unwrap_or(0)) * 60
     }
 
-    /// The instant in microseconds since 1970-01-01T00:00Z; finer fractions are cut off.
+    /// Returns the instant in microseconds since 1970-01-01T00:00Z. Finer fractions are truncated.
     pub fn micros(&self) -> i64 {
         self.instant_seconds() * 1_000_000 + i64::from(self.nanos / 1000)
     }
 
-    /// Adds `count` units of `part`. A day that the month lacks becomes its last; a part finer than
-    /// the precision makes the result as fine. `None` outside the years 1 to 9999.
+    /// Adds `count` units of `part`. A day that the resulting month does not have becomes its last
+    /// day. If `part` is finer than the precision, the result has the precision of `part`. Returns
+    /// `None` outside the years 1 to 9999.
     #[must_use]
     pub fn add(&self, part: DatePart, count: i64) -> Option<Self> {
         let months = match part {
@@ -247,9 +250,9 @@ impl Timestamp {
         Self::from_local(moved, self.offset, precision)
     }
 
-    /// Returns the number of whole units of `part` from this timestamp to `later`; negative if it
-    /// is earlier. Years and months count by the calendar in this timestamp's offset, the others by
-    /// the clock.
+    /// Returns the number of whole units of `part` from this timestamp to `later`; negative if
+    /// `later` is earlier. Years and months are counted by the calendar at this timestamp's offset,
+    /// other units by elapsed time.
     pub fn until(&self, part: DatePart, later: &Self) -> Option<i64> {
         let nanos = (i128::from(later.instant_seconds()) - i128::from(self.instant_seconds())) * i128::from(NANOS)
             + i128::from(later.nanos)
@@ -258,7 +261,7 @@ impl Timestamp {
             DatePart::Year | DatePart::Month => {
                 let there = later.at_offset(self.offset.unwrap_or(0))?;
                 let months = i64::from(there.year - self.year) * 12 + i64::from(there.month) - i64::from(self.month);
-                // A month ends on the same day of the next.
+                // A month is complete on the same day of the next month.
                 let months = match there.day.cmp(&self.day) {
                     std::cmp::Ordering::Less if months > 0 => months - 1,
                     std::cmp::Ordering::Greater if months < 0 => months + 1,
@@ -330,7 +333,8 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// Splits a time into clock and offset, `Z` or `+08:00`; `-00:00` is an unknown offset.
+/// Splits a time into its clock and its offset, `Z` or `+08:00`. `-00:00` is an unknown offset:
+/// `None`.
 fn split_offset(text: &str) -> Option<(&str, Option<i32>)> {
     if let Some(clock) = text.strip_suffix(['Z', 'z']) {
         return Some((clock, Some(0)));

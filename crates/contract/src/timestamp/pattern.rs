@@ -1,7 +1,8 @@
 //! Format patterns of TO_STRING and TO_TIMESTAMP, such as `MMMM d, y h:m a`.
 //!
-//! Letters are symbols, repeated to choose a form; text in single quotes and all other characters
-//! are literal. A pattern for parsing names each field once and leaves none open.
+//! Letters are symbols, and the number of repetitions selects a form. Text in single quotes and all
+//! other characters are literal. A pattern for parsing must have each field once, and must not skip
+//! a field that is coarser than another.
 
 use super::{DatePart, Precision, Timestamp};
 use crate::{Error, Result};
@@ -38,7 +39,7 @@ enum Symbol {
     Second,
     Fraction,
     Nanos,
-    /// `Z` where the offset is 0.
+    /// An offset, formatted as `Z` if it is 0.
     OffsetOrZ,
     Offset,
 }
@@ -117,7 +118,7 @@ impl Pattern {
         out
     }
 
-    /// Checks that the pattern can parse text.
+    /// Checks that the pattern can be used to parse text.
     pub fn for_reading(&self) -> Result<()> {
         let count = |wanted: &[Symbol]| {
             let symbols = self.items.iter().filter(|item| matches!(item, Item::Symbol(s, _) if wanted.contains(s)));
@@ -146,7 +147,7 @@ impl Pattern {
             let message = "in a timestamp pattern h goes with a, and H without".to_owned();
             return Err(invalid("EvaluatorTimestampFormatPatternHourClockAmPmMismatch", message));
         }
-        // A field needs all coarser ones; an offset needs a time.
+        // A field requires all coarser fields, and an offset requires a time.
         let present: Vec<bool> = fields.iter().map(|field| count(field) > 0).collect();
         let time = present.get(..7).unwrap_or_default();
         let gap = time.iter().zip(time.iter().skip(1)).any(|(coarse, fine)| *fine && !*coarse);
@@ -158,7 +159,8 @@ impl Pattern {
         Ok(())
     }
 
-    /// Parses a timestamp, with the pattern's precision; `None` if the text has another form.
+    /// Parses a timestamp, which gets the pattern's precision. Returns `None` if `text` does not
+    /// match.
     pub fn read(&self, text: &str) -> Option<Timestamp> {
         let mut read = Read { rest: text, ..Read::default() };
         for item in &self.items {
@@ -227,8 +229,8 @@ fn format_symbol(symbol: Symbol, count: usize, timestamp: &Timestamp, out: &mut 
     out.push_str(&text);
 }
 
-/// Formats an offset. One letter: hours, and minutes if not 0. Two or four letters: both. Three or
-/// five: with a colon.
+/// Formats an offset. One letter: hours, and minutes unless they are 0. Two or four letters: both.
+/// Three or five letters: both with a colon between them.
 fn offset_text(offset: i32, count: usize) -> String {
     let sign = if offset < 0 { '-' } else { '+' };
     let (hours, minutes) = (offset.abs() / 60, offset.abs() % 60);

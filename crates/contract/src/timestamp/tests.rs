@@ -1,4 +1,4 @@
-//! The examples of AWS's documentation, and the edges around them.
+//! The examples in AWS's documentation, and edge cases.
 
 use super::*;
 

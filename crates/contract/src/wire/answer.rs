@@ -1,4 +1,4 @@
-//! Statistics and failures in an answer.
+//! Statistics and failures in a response.
 
 use prost::Message;
 
@@ -14,13 +14,13 @@ pub struct SplitStats {
     /// Bytes of the object that were scanned.
     #[prost(uint64, tag = "2")]
     pub bytes_scanned: u64,
-    /// The outcome of its index lookups, see [`SplitStats::index`].
+    /// The encoded outcome of the split's index lookups, see [`SplitStats::index`].
     #[prost(uint32, tag = "3")]
     pub index_code: u32,
-    /// Row positions that its indexes returned.
+    /// Row positions that the split's indexes returned.
     #[prost(uint64, tag = "4")]
     pub places: u64,
-    /// Bytes that the same request could skip next time, thanks to zones. Zero if not reported.
+    /// Bytes that the same request could skip next time, because of zones. Zero if not reported.
     #[prost(uint64, tag = "5")]
     pub bytes_ruled_out: u64,
 }
@@ -64,22 +64,22 @@ pub struct RouteStats {
     /// CPU time of the node, in nanoseconds.
     #[prost(uint64, tag = "6")]
     pub cpu_ns: u64,
-    /// Cores for scans; zero if not reported.
+    /// The number of cores for scans; zero if not reported.
     #[prost(uint32, tag = "8")]
     pub cores: u32,
     /// Requests that scan or are queued, including this one.
     #[prost(uint32, tag = "9")]
     pub scanning: u32,
-    /// Time in which the node's threads were runnable, in nanoseconds; more than `cpu_ns` on a
-    /// machine with other load. Zero if not reported.
+    /// Time for which threads of the node were runnable, in nanoseconds; more than `cpu_ns` if the
+    /// machine has other load. Zero if not reported.
     #[prost(uint64, tag = "10")]
     pub busy_ns: u64,
-    /// Concurrent requests that keep the node's cores busy. Zero if not reported.
+    /// The number of concurrent requests that keep the node's cores busy. Zero if not reported.
     #[prost(uint32, tag = "11")]
     pub at_once: u32,
 }
 
-/// A failure after the answer has begun. Splits that ended before remain complete.
+/// A failure after the response has begun. Splits that ended before it are complete.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Failure {
     /// The kind of the error.
@@ -120,13 +120,13 @@ codes! {
 }
 
 impl SplitStats {
-    /// The outcome of its index lookups. A code of a newer node counts as
+    /// Returns the outcome of the split's index lookups. A code that only newer nodes know is
     /// [`IndexOutcome::Unreadable`].
     pub fn index(&self) -> IndexOutcome {
         index_outcome::read(self.index_code).unwrap_or(IndexOutcome::Unreadable)
     }
 
-    /// Sets the outcome of its index lookups.
+    /// Sets the outcome of the split's index lookups.
     pub fn with_index(self, outcome: IndexOutcome) -> Self {
         Self { index_code: index_outcome::code(outcome), ..self }
     }
@@ -160,8 +160,8 @@ impl Failure {
         FailureMessage { kind: error_kind::code(self.kind), message: self.message.clone() }.encode_to_vec()
     }
 
-    /// Decodes a message of a peer. An unknown kind of error is [`ErrorKind::Unsupported`], so that
-    /// the engine falls back to plain reads.
+    /// Decodes a message of a peer. An unknown kind of error becomes [`ErrorKind::Unsupported`], so
+    /// that the engine falls back to plain reads.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let FailureMessage { kind, message } = FailureMessage::decode(bytes).map_err(malformed)?;
         Ok(Self { kind: error_kind::read(kind).unwrap_or(ErrorKind::Unsupported), message })

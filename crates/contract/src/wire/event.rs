@@ -1,4 +1,4 @@
-//! The events of an answer on the fragment route.
+//! The events of a response on the fragment route.
 //!
 //! | event | headers | payload |
 //! | --- | --- | --- |
@@ -11,32 +11,32 @@
 //! | `Failed` | | [`Failure`]: the request ends here |
 //! | `End` | | the answer is complete |
 //!
-//! Each event travels as one frame, with the framing of S3 Select (crate `pushdowndb-select`).
+//! Each event is sent as one frame, with the framing of S3 Select (crate `pushdowndb-select`).
 
 use bytes::Bytes;
 
 use super::{Failure, RouteStats, SplitStats};
 use crate::{Error, ErrorKind, Result};
 
-/// One event of the answer.
+/// One event of the response.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum RouteEvent {
     /// A piece of a batch of a split.
     Batch {
         /// The index of the split in the request.
         split: u32,
-        /// The columns that are dictionaries, one bit each. Batches with the same bits form one
-        /// stream of messages.
+        /// A bit mask of the columns that are encoded as dictionaries. Batches with the same mask
+        /// form one stream of messages.
         dictionaries: u32,
-        /// Arrow IPC messages, cut anywhere: dictionaries and a record batch. The schema is not
-        /// sent, since both sides derive it from the request.
+        /// Part of the Arrow IPC messages of the batch, which may be cut at any byte: dictionaries
+        /// and a record batch. The schema is not sent, since both sides derive it from the request.
         bytes: Bytes,
     },
     /// All rows of a split have been sent.
     SplitEnd {
         /// The index of the split in the request.
         split: u32,
-        /// The work that the split took.
+        /// Statistics of the work for the split.
         stats: SplitStats,
     },
     /// A split failed.
@@ -46,7 +46,7 @@ pub enum RouteEvent {
         /// The reason.
         failure: Failure,
     },
-    /// Some bytes of a range.
+    /// The next bytes of a range.
     Range {
         /// The index of the range in the request.
         range: u32,
@@ -55,7 +55,7 @@ pub enum RouteEvent {
     },
     /// Keep-alive.
     Cont,
-    /// The work that the request took.
+    /// Statistics of the work for the request.
     Stats(RouteStats),
     /// The request failed.
     Failed(Failure),
@@ -63,7 +63,7 @@ pub enum RouteEvent {
     End,
 }
 
-/// The parts of a frame that carries a [`RouteEvent`].
+/// A [`RouteEvent`] split into the parts of its frame: type, headers and payload.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct EventParts {
     /// The type of the event.
@@ -75,10 +75,10 @@ pub struct EventParts {
 }
 
 impl RouteEvent {
-    /// Returns the parts of the frame that carries the event.
+    /// Returns the event as the parts of its frame.
     pub fn to_parts(&self) -> EventParts {
         let (kind, headers, payload) = match self {
-            // Zero is the default of `dictionaries`, so the header is left out.
+            // The header is omitted for zero, the default of `dictionaries`.
             Self::Batch { split, dictionaries: 0, bytes } => ("Batch", vec![("split", *split)], bytes.clone()),
             Self::Batch { split, dictionaries, bytes } => {
                 ("Batch", vec![("split", *split), ("dictionaries", *dictionaries)], bytes.clone())
@@ -94,7 +94,8 @@ impl RouteEvent {
         EventParts { kind, headers, payload }
     }
 
-    /// Reads an event of type `kind` from the `header`s and the `payload` of its frame.
+    /// Decodes an event of type `kind` from the headers, looked up by `header`, and the `payload`
+    /// of its frame.
     pub fn from_parts(kind: &str, header: impl Fn(&str) -> Option<u32>, payload: &Bytes) -> Result<Self> {
         let corrupt = |what: String| Error::new(ErrorKind::Corrupt, format!("the answer of storage: {what}"));
         let number = |name| header(name).ok_or_else(|| corrupt(format!("an event lacks its {name}")));

@@ -1,6 +1,7 @@
-//! Expressions as lists of nodes in postfix order; each node takes its operands from a stack.
+//! Expressions, encoded as lists of nodes in postfix order. Each node takes its operands from a
+//! stack.
 //!
-//! Decoding needs no recursion, and excessive depth is an error like any other.
+//! So decoding needs no recursion, and an expression that is too deep is an ordinary error.
 
 use std::sync::Arc;
 
@@ -16,21 +17,22 @@ struct NodeMessage {
     /// See [`Kind`].
     #[prost(uint32, tag = "1")]
     kind: u32,
-    /// The operator or function.
+    /// The code of the operator or function.
     #[prost(uint32, tag = "2")]
     op: u32,
     /// The number of operands, or of branches of a CASE.
     #[prost(uint32, tag = "3")]
     count: u32,
-    /// NOT IN, NOT LIKE; timestamps: an instant; CASE: has an ELSE; booleans: the value.
+    /// IN and LIKE: negated; timestamps: an instant; CASE: has an ELSE; booleans: the value.
     #[prost(bool, tag = "4")]
     flag: bool,
     #[prost(bool, tag = "5")]
     case_insensitive: bool,
-    /// A column, an integer, days, microseconds.
+    /// The index of a column, or the value of an integer, date or timestamp.
     #[prost(sint64, tag = "7")]
     int: i64,
-    /// Sent also if zero, since a missing value would lose the sign.
+    /// The value of a float. The field is optional because protobuf omits a plain field with the
+    /// value zero, and so would turn -0.0 into 0.0.
     #[prost(double, optional, tag = "8")]
     float: Option<f64>,
     #[prost(string, tag = "9")]
@@ -125,7 +127,7 @@ codes! {
     }
 }
 
-/// Encodes an expression; unsupported if a peer would refuse it.
+/// Encodes an expression. Returns an `Unsupported` error if it exceeds the limits of a peer.
 pub fn write_expr(expr: &Expr) -> Result<Vec<u8>> {
     if expr.depth() > limits::EXPRESSION_DEPTH || expr.size() > limits::EXPRESSION_NODES {
         return Err(Error::unsupported("an expression is too large for the fragment route"));
@@ -135,7 +137,7 @@ pub fn write_expr(expr: &Expr) -> Result<Vec<u8>> {
     write_list(nodes)
 }
 
-/// Appends the nodes of an expression, whose depth `write_expr` has checked.
+/// Appends the nodes of an expression. Expects that `write_expr` has checked the depth.
 fn push_nodes(expr: &Expr, nodes: &mut Vec<NodeMessage>) -> Result<()> {
     for child in expr.children() {
         push_nodes(child, nodes)?;
@@ -198,7 +200,7 @@ fn node(expr: &Expr) -> Result<NodeMessage> {
     })
 }
 
-/// Decodes an expression over `columns` columns.
+/// Decodes an expression over a schema with `columns` columns.
 pub fn read_expr(mut bytes: &[u8], columns: usize) -> Result<Expr> {
     let mut stack = Stack::default();
     let mut nodes = 0;
@@ -214,11 +216,11 @@ pub fn read_expr(mut bytes: &[u8], columns: usize) -> Result<Expr> {
     stack.finish()
 }
 
-/// Operands not yet taken by a node, each with its depth.
+/// The operands that no node has taken yet, each with its depth.
 #[derive(Default)]
 struct Stack {
     all: Vec<(Expr, usize)>,
-    /// The deepest operand taken since the last push.
+    /// The depth of the deepest operand taken since the last push.
     deepest: usize,
 }
 
@@ -233,7 +235,7 @@ impl Stack {
         self.pop().map(Box::new)
     }
 
-    /// Takes the last `count` operands in their order.
+    /// Takes the last `count` operands, in the order in which they were pushed.
     fn pop_all(&mut self, count: u32) -> Result<Vec<Expr>> {
         let count = usize::try_from(count).unwrap_or(usize::MAX);
         let at = self.all.len().checked_sub(count).ok_or_else(|| missing("operands of an expression"))?;

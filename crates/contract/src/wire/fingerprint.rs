@@ -1,4 +1,5 @@
-//! Parts of the contract in fingerprints: in their wire form, which is versioned and canonical.
+//! Fingerprints of parts of the contract, computed from their wire form, which is versioned and
+//! canonical.
 
 use arrow_schema::{DataType, Field, Schema};
 use prost::Message;
@@ -14,7 +15,7 @@ impl FingerprintBuilder {
     ///
     /// # Errors
     ///
-    /// Like the methods below: if the part has no wire form.
+    /// Returns an error if the format has no wire form. The same holds for the methods below.
     pub fn format(self, format: &Format) -> Result<Self> {
         Ok(self.bytes(&write_format(format)?.encode_to_vec()))
     }

@@ -1,4 +1,4 @@
-//! Formats of objects: CSV, JSON and Parquet with their options.
+//! Formats of objects on the wire: CSV, JSON and Parquet with their options.
 
 use prost::Message;
 
@@ -24,7 +24,7 @@ pub(super) struct FormatMessage {
 struct CsvMessage {
     #[prost(bool, tag = "1")]
     header: bool,
-    /// Delimiters are single bytes.
+    /// The delimiter; like the fields below, a single byte.
     #[prost(uint32, tag = "2")]
     delimiter: u32,
     #[prost(uint32, optional, tag = "3")]
@@ -35,7 +35,8 @@ struct CsvMessage {
     comment: Option<u32>,
     #[prost(uint32, optional, tag = "6")]
     terminator: Option<u32>,
-    /// 3: no field, 4: empty fields, 5: empty fields and `null_text`.
+    /// Which fields are NULL. 3: none, 4: empty fields, 5: empty fields and those equal to
+    /// `null_text`.
     #[prost(uint32, tag = "7")]
     null: u32,
     #[prost(string, tag = "8")]
@@ -135,7 +136,7 @@ fn write_csv(options: &CsvOptions) -> Result<CsvMessage> {
         return Err(Error::unsupported(format!("the fragment route has no option for {used}")));
     }
     let (null, null_text) = match &options.null {
-        // Codes 1 and 2 were these rules with NULL for a pair of quotes, too.
+        // The codes 1 and 2 are retired: with them, a pair of quotes was NULL, too.
         NullRule::Empty => (4, String::new()),
         NullRule::Text(text) => (5, text.clone()),
         NullRule::Never => (3, String::new()),

@@ -1,4 +1,4 @@
-//! Fragments.
+//! Fragments on the wire.
 
 use prost::Message;
 
@@ -30,7 +30,7 @@ pub(super) struct FragmentMessage {
     order: Vec<u8>,
     #[prost(uint64, optional, tag = "8")]
     limit: Option<u64>,
-    /// A list of [`NamedMessage`].
+    /// A list of [`NamedMessage`]: the final projection.
     #[prost(bytes = "vec", optional, tag = "9")]
     project: Option<Vec<u8>>,
 }

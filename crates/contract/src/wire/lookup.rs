@@ -1,4 +1,4 @@
-//! Index lookups of a request, made for each split before it is scanned.
+//! Index lookups on the wire. A node makes them for each split before it scans the split.
 
 use std::ops::Range;
 
@@ -9,38 +9,38 @@ use super::split::{RangeMessage, SplitMessage, lies_in, read_split, write_range,
 use super::{missing, read_list, write_list};
 use crate::{Error, Expr, Result, Split, index, limits};
 
-/// Index lookups. They change the cost of a split, never its rows: an index that is missing, stale
-/// or returns too many rows is ignored.
+/// The index lookups of a request. They change the cost of a split, never its rows: an index that
+/// is missing, stale or returns too many rows is ignored.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Lookups {
     /// The predicates to look up, each in the indexes of one column.
     pub probes: Vec<Probe>,
-    /// The index objects to search. The rows of a split are at the positions that all of its index
-    /// objects return; a split without index objects is scanned.
+    /// The index objects to search. For each split, the rows at the positions that all of its index
+    /// objects return are read; a split without index objects is scanned.
     pub objects: Vec<IndexObject>,
 }
 
-/// A predicate to look up in the indexes of one column. It holds for every row that passes the
+/// A predicate to look up in the indexes on one column. It must hold for every row that passes the
 /// fragment's predicate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Probe {
     /// The index of the column in the schema.
     pub column: usize,
-    /// The predicate over the columns of an index ([`index::schema`]).
+    /// The predicate, over the columns of an index ([`index::schema`]).
     pub predicate: Expr,
 }
 
 /// The index of one data object on one column.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IndexObject {
-    /// The index of the split in the request; the split is a whole object.
+    /// The index of the split in the request. The split must be a whole object.
     pub split: usize,
-    /// The index of the probe among the probes.
+    /// The index of the probe in [`Lookups::probes`].
     pub probe: usize,
     /// The index object; its range is ignored.
     pub object: Split,
-    /// The byte ranges of the index object that may hold matches; the first byte of a record
-    /// decides.
+    /// The byte ranges of the index object that may contain matches. A record belongs to the range
+    /// that contains its first byte.
     pub ranges: Vec<Range<u64>>,
 }
 
@@ -76,12 +76,12 @@ struct IndexObjectMessage {
 }
 
 impl Lookups {
-    /// True if there are no lookups.
+    /// Returns whether there are no lookups.
     pub fn is_empty(&self) -> bool {
         self.objects.is_empty()
     }
 
-    /// Checks the lookups against the splits and the number of columns.
+    /// Checks that the lookups refer to existing splits and columns and are within the limits.
     pub(super) fn check(&self, splits: &[Split], columns: usize) -> Result<()> {
         if self.probes.len() > limits::FRAGMENT_PROBES || self.objects.len() > limits::FRAGMENT_SPLITS {
             return Err(Error::invalid(format!(

@@ -1,14 +1,14 @@
 //! Messages of the fragment route of a PushdownDB node, as protobuf (`docs/fragment-route.md`).
 //!
-//! The language is closed and decoded in full before anything runs: any bytes decode, within the
-//! bounds of [`crate::limits`], to a request or an error. A number that is unknown here is
+//! The language is closed and decoded in full before anything runs. Any sequence of bytes decodes,
+//! within the bounds of [`crate::limits`], to a request or to an error. An unknown code is
 //! [`crate::ErrorKind::Unsupported`], so that the engine falls back to plain reads; a contradiction
-//! is [`crate::ErrorKind::Invalid`]. A field that changes the rows of an answer needs a new
+//! is [`crate::ErrorKind::Invalid`]. A new field that changes the rows of a response needs a new
 //! [`VERSION`], because protobuf skips unknown fields.
 //!
-//! A list is one field of bytes that holds length-delimited messages. It is counted while it is
-//! decoded, so that few bytes cannot ask for much memory. A tree is a list too: expressions in
-//! postfix order, types in prefix order.
+//! A list is one field of bytes that contains length-delimited messages. Its messages are counted
+//! while they are decoded, so that a short request cannot allocate much memory. Trees are encoded
+//! as lists, too: expressions in postfix order, types in prefix order.
 
 mod answer;
 mod event;
@@ -52,17 +52,18 @@ pub const NUMBERS_VERSION: u32 = 3;
 /// The oldest version that this build speaks.
 const OLDEST_VERSION: u32 = 1;
 
-/// The header of every answer of a node that lists its versions of the fragment route, separated by
-/// commas.
+/// The header in every response of a node that lists the versions of the fragment route it speaks,
+/// separated by commas.
 pub const VERSION_HEADER: &str = "x-pushdowndb-fragment";
 
 /// The query of the route's URL: `POST /bucket?pushdowndb-fragment`.
 pub const QUERY: &str = "pushdowndb-fragment";
 
-/// The value of [`VERSION_HEADER`] of this build.
+/// The value of [`VERSION_HEADER`] for this build.
 pub const VERSIONS: &str = "1, 2, 3";
 
-/// Returns the highest version that both sides speak, given the peer's `header`.
+/// Returns the highest version that both sides speak, given the peer's `header`; `None` if there is
+/// none.
 pub fn common_version(header: &str) -> Option<u32> {
     let versions = header.split(',').filter_map(|version| version.trim().parse().ok());
     versions.filter(|version| (OLDEST_VERSION..=VERSION).contains(version)).max()
@@ -101,7 +102,7 @@ fn unknown(what: &str, code: u32) -> Error {
     Error::unsupported(format!("{what} {code} is unknown here; the peer is of another version"))
 }
 
-/// Assigns each variant its permanent number on the wire.
+/// Assigns each variant its permanent code on the wire, and generates the conversions.
 macro_rules! codes {
     ($($name:ident: $type:ty, $what:literal { $($variant:path = $code:literal;)* })*) => {
         $(mod $name {

@@ -1,4 +1,4 @@
-//! Requests: a fragment over many splits, or many byte ranges of one object.
+//! Requests on the fragment route: a fragment over many splits, or many byte ranges of one object.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -27,32 +27,32 @@ pub enum Request {
 pub struct FragmentRequest {
     /// The fragment to run on each split.
     pub fragment: Fragment,
-    /// The splits; answers refer to them by index.
+    /// The splits; events of the response refer to them by index.
     pub splits: Vec<Split>,
-    /// The maximum time for the answer; the node may allow less.
+    /// The maximum time for the response; the node may set a shorter one.
     pub deadline: Duration,
     /// The compression of batches.
     pub encoding: Encoding,
-    /// The memory for groups per split of an aggregate, in bytes. Rows of further groups are passed
-    /// on, partially aggregated, for the engine to merge; the node may use less. `None` returns
-    /// each group of a split once.
+    /// The memory for groups per split of an aggregate, in bytes; the node may use less. When it is
+    /// full, further groups are returned as partial aggregates, which the engine merges. With
+    /// `None`, each group of a split is returned once.
     pub partial_group_bytes: Option<u64>,
     /// The index lookups.
     pub lookups: Lookups,
-    /// True if each row is followed by the position of its record in two more columns, as in an
-    /// index. Only for whole objects whose records can be read one by one.
+    /// True if each row gets two more columns with the position of its record, as in an index. Only
+    /// for whole objects whose records can be read one by one.
     pub positions: bool,
-    /// True if text columns may be dictionaries of Arrow type `Dictionary(UInt8, Utf8)`, in batches
-    /// that say so.
+    /// True if text columns may be returned as Arrow type `Dictionary(UInt8, Utf8)`. Each batch
+    /// says which of its columns are.
     pub dictionaries: bool,
 }
 
-/// Byte ranges of one object, answered in order.
+/// Byte ranges of one object, returned in order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RangesRequest {
     /// The object; its range is ignored.
     pub object: Split,
-    /// The ranges, within the object; not empty.
+    /// The ranges, which must lie within the object; not empty.
     pub ranges: Vec<Range<u64>>,
 }
 
@@ -81,18 +81,19 @@ struct RequestMessage {
     deadline_ms: u64,
     #[prost(uint32, tag = "5")]
     encoding: u32,
-    /// A list of [`RangeMessage`], requested of the only split instead of a fragment.
+    /// A list of [`RangeMessage`]: ranges of the only split, which are read instead of running a
+    /// fragment.
     #[prost(bytes = "vec", optional, tag = "6")]
     ranges: Option<Vec<u8>>,
     #[prost(uint64, optional, tag = "7")]
     partial_group_bytes: Option<u64>,
-    /// Since version 2.
+    /// Used since version 2.
     #[prost(message, optional, tag = "8")]
     lookups: Option<LookupsMessage>,
-    /// Since version 2.
+    /// Used since version 2.
     #[prost(bool, tag = "9")]
     positions: bool,
-    /// Since version 2.
+    /// Used since version 2.
     #[prost(bool, tag = "10")]
     dictionaries: bool,
 }
@@ -106,7 +107,7 @@ codes! {
 }
 
 impl Request {
-    /// Encodes the request; unsupported if a peer would refuse it.
+    /// Encodes the request. Returns an `Unsupported` error if it exceeds the limits of a peer.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let message = match self {
             Self::Fragment(request) => {
@@ -151,7 +152,7 @@ impl Request {
         Ok(bytes)
     }
 
-    /// Decodes a peer's request; see the module for the errors.
+    /// Decodes a peer's request. The module describes the errors.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         if bytes.len() > limits::FRAGMENT_REQUEST_BYTES {
             return Err(Error::invalid(format!("a request has at most {} bytes", limits::FRAGMENT_REQUEST_BYTES)));
@@ -208,7 +209,7 @@ impl FragmentRequest {
     }
 }
 
-/// True if one of its filters is a set of integers.
+/// Returns whether one of the request's filters is a set of integers.
 fn has_numbers(request: &FragmentRequest) -> bool {
     fn of(expr: &Expr) -> bool {
         matches!(expr, Expr::Bloom { filter, .. } if filter.is_of_numbers()) || expr.children().into_iter().any(of)

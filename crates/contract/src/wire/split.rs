@@ -1,4 +1,4 @@
-//! Splits and byte ranges.
+//! Splits and byte ranges on the wire.
 
 use std::ops::Range;
 

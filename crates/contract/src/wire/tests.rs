@@ -53,7 +53,7 @@ fn column() -> Box<Expr> {
     Box::new(Expr::Column(0))
 }
 
-/// A probe of a set of integers by `keys` columns.
+/// Returns a probe of a set of integers with `keys` keys.
 fn numbers(keys: usize) -> Expr {
     let filter = BloomFilter::of_numbers([7, -20, 4000].into_iter(), 1000).expect("they are near");
     Expr::Bloom { keys: vec![*column(); keys], filter: Arc::new(filter) }
@@ -254,7 +254,7 @@ fn expressions_come_back_as_they_were() {
     for expr in exprs() {
         assert_eq!(read_expr(&write_expr(&expr).unwrap(), 3).unwrap(), expr);
     }
-    // All at once, and NaN, which equals nothing.
+    // All expressions at once; then NaN, which does not equal itself.
     let all = Expr::Or(exprs());
     assert_eq!(read_expr(&write_expr(&all).unwrap(), 3).unwrap(), all);
     let zero = Expr::Literal(Literal::Float64(-0.0));
@@ -297,7 +297,7 @@ fn answers_come_back_as_they_were() {
     }
 }
 
-/// The encoding of this version is fixed.
+/// The encoding of this version must not change.
 #[test]
 fn the_bytes_of_a_request_stay() {
     let predicate = Expr::compare(CompareOp::Lt, Expr::Column(0), Expr::int(5));
@@ -406,11 +406,11 @@ fn other_versions_are_unsupported_and_nonsense_is_invalid() {
     assert_eq!(kind(&[]), ErrorKind::Unsupported, "version 0");
     assert_eq!(kind(b"GET / HTTP/1.1"), ErrorKind::Invalid);
     assert_eq!(kind(&[8, 1]), ErrorKind::Invalid, "nothing is asked for");
-    // A kind of node, a comparison and a function of a later version.
+    // A node, a comparison and a function with a code of a later version.
     for node in [[2u8, 8, 99].as_slice(), &[2, 8, 1, 2, 8, 1, 4, 8, 10, 16, 99], &[4, 8, 21, 16, 99]] {
         assert_eq!(read_expr(node, 1).unwrap_err().kind(), ErrorKind::Unsupported, "{node:?}");
     }
-    // Missing and surplus operands, and a column beyond the schema.
+    // Missing and surplus operands, and a column that the schema does not have.
     for node in [[2u8, 8, 13].as_slice(), &[2, 8, 2, 2, 8, 2], &[4, 8, 11, 24, 9], &[4, 8, 1, 56, 2]] {
         assert_eq!(read_expr(node, 1).unwrap_err().kind(), ErrorKind::Invalid, "{node:?}");
     }

@@ -1,4 +1,4 @@
-//! Schemas and types: fields in prefix order, each followed by the fields of its type.
+//! Schemas and types on the wire: fields in prefix order, each followed by the fields of its type.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use prost::Message;
 use super::{read_list, unknown, write_list};
 use crate::{Error, Result, limits};
 
-/// A field, or a type on its own.
+/// A field, or a type without a name.
 #[derive(Clone, PartialEq, Message)]
 struct FieldMessage {
     #[prost(string, tag = "1")]
@@ -19,10 +19,11 @@ struct FieldMessage {
     /// See [`shape`].
     #[prost(uint32, tag = "3")]
     kind: u32,
-    /// Precision, width, unit, type of keys, or the order of a map.
+    /// The first parameter of the type: precision, width, unit, type of keys, or the order of a
+    /// map.
     #[prost(sint64, tag = "4")]
     first: i64,
-    /// Scale.
+    /// The second parameter of the type: scale.
     #[prost(sint64, tag = "5")]
     second: i64,
     #[prost(string, optional, tag = "6")]
@@ -43,7 +44,7 @@ struct PairMessage {
     value: String,
 }
 
-/// The most metadata entries of one field.
+/// The maximum number of metadata entries of one field.
 const PAIRS: usize = 64;
 
 /// Encodes the fields of `schema`, without the metadata of the schema itself.
@@ -83,7 +84,7 @@ pub fn read_type(bytes: &[u8]) -> Result<DataType> {
     }
 }
 
-/// Checks that one row of all columns of fixed width is within the limit.
+/// Checks the total width of the fixed-width columns of a row against the limit.
 fn check_widths(fields: &[Field]) -> Result<()> {
     let bytes = fields.iter().map(|field| fixed_bytes(field.data_type())).fold(0, u64::saturating_add);
     if bytes > limits::FIXED_BYTES {
@@ -93,7 +94,7 @@ fn check_widths(fields: &[Field]) -> Result<()> {
     Ok(())
 }
 
-/// Returns the size in bytes of a value of fixed width; 0 for other types.
+/// Returns the width of a fixed-width type in bytes; 0 for other types.
 fn fixed_bytes(data_type: &DataType) -> u64 {
     match data_type {
         DataType::FixedSizeBinary(width) => u64::from(width.unsigned_abs()),
@@ -110,7 +111,7 @@ fn too_deep() -> Error {
     Error::unsupported(format!("types may be nested {} levels deep", limits::TYPE_DEPTH))
 }
 
-/// A type on the wire, without the fields below it.
+/// A type as it is encoded, without the fields nested in it.
 struct Shape<'a> {
     kind: u32,
     first: i64,
@@ -169,7 +170,7 @@ fn shape(data_type: &DataType) -> Result<Shape<'_>> {
         DataType::FixedSizeList(item, width) => Shape { children: vec![item.as_ref()], ..of(34, i64::from(*width)) },
         DataType::Struct(fields) => over(35, fields.iter().map(AsRef::as_ref).collect()),
         DataType::Map(entries, sorted) => Shape { children: vec![entries.as_ref()], ..of(36, i64::from(*sorted)) },
-        // The values are a field of their own, see `write_field`.
+        // The type of the values is encoded as a child field, see `write_field`.
         DataType::Dictionary(keys, _) => of(37, i64::from(shape(keys)?.kind)),
         other => return Err(Error::unsupported(format!("{other} does not cross the wire"))),
     })
@@ -186,7 +187,7 @@ fn write_field(field: &Field, depth: usize, into: &mut Vec<FieldMessage>) -> Res
     let shape = shape(field.data_type())?;
     let children: Vec<&Field> = shape.children.into_iter().chain(&values).collect();
     let pairs = field.metadata().iter().map(|(key, value)| PairMessage { key: key.clone(), value: value.clone() });
-    // Sorted, so that equal fields are equal bytes.
+    // Metadata is sorted, so that equal fields have equal encodings.
     let mut pairs: Vec<_> = pairs.collect();
     pairs.sort_unstable_by(|a, b| a.key.cmp(&b.key));
     into.push(FieldMessage {
@@ -220,7 +221,8 @@ fn read_field(messages: &mut impl Iterator<Item = FieldMessage>, depth: usize) -
 fn data_type(message: &FieldMessage, children: Vec<Arc<Field>>) -> Result<DataType> {
     let unit = || read_unit(message.first);
     let width = || i32::try_from(message.first).ok().filter(|width| *width >= 0).ok_or_else(malformed_type);
-    // Precision and scale within Arrow's limits: an oversized decimal would be a wrong value later.
+    // Precision and scale must be within Arrow's limits: an oversized decimal would later be a
+    // wrong value.
     let decimal = |digits: u8| {
         let precision =
             u8::try_from(message.first).ok().filter(|p| (1..=digits).contains(p)).ok_or_else(malformed_type)?;

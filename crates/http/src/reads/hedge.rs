@@ -1,21 +1,21 @@
-//! When a read that takes longer than others is sent a second time.
+//! Hedged reads: when a slow read is sent a second time.
 
 use std::time::Duration;
 
-/// Reads whose duration must be known before one is sent again.
+/// The minimum number of measured reads before a read may be hedged.
 const LEAST_READS: u64 = 16;
 
-/// Reads for each one that may be sent again: more than that means that the endpoint is slow, not a
-/// read.
+/// At most one in this number of reads is hedged. If more are slow, the endpoint is slow and not a
+/// single read.
 const READS_FOR_EACH_HEDGE: u64 = 16;
 
-/// The least time that a read is waited for: below it, a busy machine looks like a slow server.
+/// The minimum time before a read is hedged. Below it, a busy client looks like a slow server.
 const LEAST_PATIENCE: Duration = Duration::from_millis(100);
 
-/// How long reads take, and how many were sent again.
+/// Statistics of how long reads take, and the number of hedged reads.
 ///
-/// Mean and deviation are smoothed, and the time that is waited is formed of them, as TCP does it
-/// with round-trip times (RFC 6298, Section 2).
+/// Mean and deviation are smoothed and combined to a timeout as TCP does with round-trip times (RFC
+/// 6298, Section 2).
 #[derive(Debug, Default)]
 pub(super) struct Durations {
     mean_s: f64,
@@ -25,7 +25,7 @@ pub(super) struct Durations {
 }
 
 impl Durations {
-    /// Counts a read that took `took`.
+    /// Adds a read with the duration `took` to the statistics.
     pub(super) fn note(&mut self, took: Duration) {
         let took_s = took.as_secs_f64();
         if self.reads == 0 {
@@ -37,13 +37,13 @@ impl Durations {
         self.reads += 1;
     }
 
-    /// Returns how long a read may take before it is sent again, if that is known.
+    /// Returns the time after which a read is hedged; `None` before [`LEAST_READS`] reads.
     pub(super) fn patience(&self) -> Option<Duration> {
         let expected = Duration::from_secs_f64(self.mean_s + 4.0 * self.deviation_s);
         (self.reads >= LEAST_READS).then(|| expected.max(LEAST_PATIENCE))
     }
 
-    /// Returns whether one more read may be sent again, and counts it.
+    /// Returns whether one more read may be hedged; if so, counts it as hedged.
     pub(super) fn take_hedge(&mut self) -> bool {
         let may = (self.hedges + 1) * READS_FOR_EACH_HEDGE <= self.reads;
         self.hedges += u64::from(may);

@@ -1,4 +1,4 @@
-//! The number of plain reads in flight at an endpoint.
+//! The limit on the number of plain reads in flight at an endpoint.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -10,51 +10,54 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::hedge::Durations;
 
-/// The time to the first byte from which a server is far: servers in the same network answer sooner.
+/// The latency to the first byte from which an endpoint counts as far. A server in the same network
+/// answers sooner.
 const FAR_LATENCY: Duration = Duration::from_millis(8);
 
-/// Reads in flight at first, at least and at most.
+/// The initial, the minimum and the maximum number of reads in flight.
 const FIRST: usize = 16;
 const LEAST: usize = 4;
 const MOST: usize = 256;
 
-/// More reads in flight must bring this factor more bytes a second to be kept up.
+/// The factor by which a round's throughput must exceed the best one so far for the limit to grow.
 const WORTHWHILE_GAIN: f64 = 1.1;
 
-/// The part of the best rate that is forgotten each round, since endpoints change.
+/// The fraction by which the best throughput decays each round, since endpoints change.
 const FORGOTTEN_A_ROUND: f64 = 0.02;
 
-/// A bound on plain reads in flight, shared by all queries of a process that read an endpoint.
+/// An adaptive limit on the number of plain reads in flight at one endpoint, shared by all queries
+/// of a process.
 ///
-/// It grows by half as long as that brings more bytes a second, and is halved when the server says
-/// that it is overloaded. Reads get their turn in the order in which they ask.
+/// The limit grows by half as long as that raises the throughput, and is halved when the server
+/// responds that it is overloaded. Reads above the limit wait in first-in, first-out order.
 #[derive(Debug)]
 pub struct ReadLimit {
     slots: Arc<Semaphore>,
     state: Mutex<State>,
-    /// The least time in which an answer began, in microseconds.
+    /// The lowest latency to the first byte so far, in microseconds; `u64::MAX` before the first
+    /// response.
     latency_us: AtomicU64,
 }
 
 #[derive(Debug)]
 struct State {
     limit: usize,
-    /// Slots that are taken away when they are given back.
+    /// Permits to remove from the semaphore when their reads end, because the limit was lowered.
     surplus: usize,
-    /// The most bytes a second of a round, as far as it is remembered.
+    /// The highest throughput of a round, which decays with time.
     best_bytes_per_s: f64,
     round: Round,
     durations: Durations,
 }
 
-/// As many reads as may be in flight, one after the other: what they show is compared with the
-/// round before.
+/// Statistics of one round: as many completed reads as the limit allows in flight. At its end, its
+/// throughput is compared with the best one so far.
 #[derive(Debug)]
 struct Round {
     since: Instant,
     reads: usize,
     bytes: u64,
-    /// Whether a read had to wait for its turn: else the limit made no difference.
+    /// True if a read had to wait for a permit. Otherwise the limit did not affect the throughput.
     was_full: bool,
     was_halved: bool,
 }
@@ -74,31 +77,31 @@ impl Default for ReadLimit {
 }
 
 impl ReadLimit {
-    /// Notes that an answer of the endpoint began `after` its request.
+    /// Records that a response of the endpoint began `after` its request was sent.
     pub fn answered(&self, after: Duration) {
         self.latency_us.fetch_min(u64::try_from(after.as_micros()).unwrap_or(u64::MAX), Relaxed);
     }
 
-    /// Returns whether the endpoint is far: no answer began within 8 ms.
+    /// Returns whether the endpoint is far: it has responded, but never within 8 ms.
     pub fn is_far(&self) -> bool {
         let latency_us = self.latency_us.load(Relaxed);
         latency_us != u64::MAX && Duration::from_micros(latency_us) >= FAR_LATENCY
     }
 
-    /// Waits for the turn of a read.
+    /// Waits for a permit to read.
     pub async fn slot(self: &Arc<Self>) -> ReadSlot {
         let permit = match Arc::clone(&self.slots).try_acquire_owned() {
             Ok(permit) => Some(permit),
             Err(_) => {
                 self.state.lock().round.was_full = true;
-                // Never closed.
+                // The semaphore is never closed.
                 Arc::clone(&self.slots).acquire_owned().await.ok()
             }
         };
         ReadSlot { limit: Arc::clone(self), permit, since: Instant::now() }
     }
 
-    /// Halves the limit, once a round: the server refused a read since it is overloaded.
+    /// Halves the limit after the server refused a read because of overload, at most once a round.
     pub fn overloaded(&self) {
         let mut state = self.state.lock();
         if state.round.was_halved {
@@ -111,25 +114,25 @@ impl ReadLimit {
         state.round = Round { was_halved: true, ..Round::new(Instant::now()) };
     }
 
-    /// Returns how long a read may take before it is sent a second time, if that is known.
+    /// Returns the time after which a read is sent a second time; `None` if too few were measured.
     pub(super) fn patience(&self) -> Option<Duration> {
         self.state.lock().durations.patience()
     }
 
-    /// Returns whether a read that takes long may be sent a second time, and counts it: not while
-    /// the server says that it is overloaded, and only few in all.
+    /// Returns whether a slow read may be sent a second time (hedged); if so, counts it as hedged.
+    /// Returns `false` if the server reported overload in this round, or if too many were hedged.
     pub(super) fn take_hedge(&self) -> bool {
         let mut state = self.state.lock();
         !state.round.was_halved && state.durations.take_hedge()
     }
 
-    /// Reads that may be in flight.
+    /// Returns the maximum number of reads in flight.
     #[cfg(test)]
     fn limit(&self) -> usize {
         self.state.lock().limit
     }
 
-    /// Counts a read of `bytes` that is done at `now`.
+    /// Counts a read of `bytes` that ended at `now`, and adapts the limit at the end of a round.
     fn done(&self, bytes: u64, now: Instant) {
         let mut state = self.state.lock();
         state.round.reads += 1;
@@ -151,7 +154,7 @@ impl ReadLimit {
     }
 }
 
-/// The turn of a read; the next one begins when it is dropped.
+/// The permit for one read in flight. Dropping it admits the next read.
 #[derive(Debug)]
 pub struct ReadSlot {
     limit: Arc<ReadLimit>,
@@ -160,7 +163,7 @@ pub struct ReadSlot {
 }
 
 impl ReadSlot {
-    /// Gives the slot back after a read of `bytes`.
+    /// Releases the permit after a successful read of `bytes`, and records its duration and size.
     pub fn done(self, bytes: u64) {
         let now = Instant::now();
         self.limit.state.lock().durations.note(now.saturating_duration_since(self.since));
@@ -182,8 +185,8 @@ impl Drop for ReadSlot {
 mod tests {
     use super::*;
 
-    /// Lets rounds of reads pass at a server that sends at most `most` reads at a time, each a
-    /// megabyte in 100 ms.
+    /// Runs `count` rounds of reads against a server that sends at most `most` reads at a time,
+    /// each of 1 MB in 100 ms.
     fn rounds(limit: &ReadLimit, count: usize, most: usize, mut now: Instant) -> Instant {
         for _ in 0..count {
             limit.state.lock().round.was_full = true;
@@ -240,7 +243,7 @@ mod tests {
             limit.overloaded();
         }
         assert_eq!(limit.limit(), FIRST / 2);
-        // Reads in flight end; only half of them are followed by others.
+        // When half of the reads in flight end, no other read begins: their permits are removed.
         held.drain(..FIRST / 2).for_each(drop);
         assert!(futures::FutureExt::now_or_never(limit.slot()).is_none());
         held.drain(..1).for_each(drop);

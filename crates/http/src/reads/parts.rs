@@ -1,4 +1,4 @@
-//! Ranges that are cut into parts.
+//! Reading a range in parts, several at the same time.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -15,26 +15,29 @@ use tokio::task::JoinHandle;
 
 use super::{PART_BYTES, ReadLimit};
 
-/// Bytes of the first part of a long stream, which may end early.
+/// The size of the first part of a long stream, in bytes. It is small because the consumer may stop
+/// early.
 const FIRST_PART_BYTES: u64 = 1024 * 1024;
 
-/// One version of an object, whose ranges can be requested at the same time. Clones are the same.
+/// One version of an object, of which several ranges can be read at the same time. Clones read the
+/// same version.
 pub trait RangeSource: Clone + Send + Sync + Unpin + 'static {
-    /// Why a read failed.
+    /// The error of a failed read.
     type Error: Send + 'static;
 
-    /// Reads `range` whole.
+    /// Reads all bytes of `range`.
     fn read(&self, range: Range<u64>) -> BoxFuture<'static, Result<Bytes, Self::Error>>;
 
-    /// Returns the error for a read that ended early because of `cause`: it panicked.
+    /// Converts `cause` into an error: the task of a read panicked or was aborted.
     fn ended(&self, cause: tokio::task::JoinError) -> Self::Error;
 }
 
-/// Reads `range` of `source` whole, in parts of about equal size that have their turn by `limit`.
+/// Reads all bytes of `range` of `source`, in parts of about equal size that are fetched at the
+/// same time, each with a permit of `limit`.
 ///
 /// # Errors
 ///
-/// A part could not be read; the others are given up.
+/// Returns the error of the first part that fails; the other parts are aborted.
 pub async fn whole<S: RangeSource>(source: &S, limit: &Arc<ReadLimit>, range: Range<u64>) -> Result<Bytes, S::Error> {
     let parts = cut(range).into_iter().map(|part| Part::fetch(source, limit, part));
     let mut fetched = try_join_all(parts).await?;
@@ -46,9 +49,12 @@ pub async fn whole<S: RangeSource>(source: &S, limit: &Arc<ReadLimit>, range: Ra
     Ok(whole.freeze())
 }
 
-/// Reads `range` of `source` in order, parts ahead that have their turn by `limit`: none at first,
-/// and one more after each that was taken, up to `most_ahead`, so that a scan that stops early has
-/// read little in vain. The stream ends with the first error.
+/// Streams `range` of `source` in order, as parts that are read ahead, each with a permit of
+/// `limit`.
+///
+/// The number of parts read ahead starts at zero (at one if there are at most two parts) and grows
+/// by one with each consumed part, up to `most_ahead`, so that little is read in vain if the
+/// consumer stops early. The stream ends after the first error.
 pub fn in_order<S: RangeSource>(
     source: S,
     limit: Arc<ReadLimit>,
@@ -84,10 +90,10 @@ pub fn in_order<S: RangeSource>(
     .boxed()
 }
 
-/// The most bytes of a part.
+/// The maximum size of a part, in bytes.
 pub const MAX_PART_BYTES: u64 = PART_BYTES / 2 * 3;
 
-/// Parts of `range` of about equal size, each of at most [`MAX_PART_BYTES`].
+/// Cuts `range` into parts of about equal size, each of at most [`MAX_PART_BYTES`].
 fn cut(range: Range<u64>) -> Vec<Range<u64>> {
     let length = range.end.saturating_sub(range.start);
     let count = ((length + PART_BYTES / 2) / PART_BYTES).max(1);
@@ -95,8 +101,9 @@ fn cut(range: Range<u64>) -> Vec<Range<u64>> {
     (0..count).map(|part| bound(part)..bound(part + 1)).collect()
 }
 
-/// Reads `range` of `source`, a second time if the first one takes much longer than others did: some
-/// requests of an object store are slow whatever they ask for. The first answer counts.
+/// Reads `range` of `source`, and sends the read a second time if the first one takes much longer
+/// than others did, since some requests to an object store are slow whatever they read. Returns the
+/// first successful response.
 async fn hedged<S: RangeSource>(source: &S, limit: &ReadLimit, range: Range<u64>) -> Result<Bytes, S::Error> {
     let mut first = source.read(range.clone());
     let Some(patience) = limit.patience() else { return first.await };
@@ -107,8 +114,8 @@ async fn hedged<S: RangeSource>(source: &S, limit: &ReadLimit, range: Range<u64>
     }
 }
 
-/// A part that is fetched by a task of its own, also while it is not polled, so that a slow consumer
-/// keeps no slot. The task is aborted when this is dropped.
+/// A part that a task of its own fetches, even while the part is not polled, so that a slow
+/// consumer does not hold a permit. Dropping it aborts the task.
 struct Part<S: RangeSource> {
     source: S,
     task: JoinHandle<Result<Bytes, S::Error>>,

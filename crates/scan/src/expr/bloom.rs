@@ -1,4 +1,4 @@
-//! Keys of rows, and probing Bloom filters or long lists with them.
+//! Bloom filters and long lists: the keys of rows, and probing with them.
 
 use std::collections::HashSet;
 use std::hash::{Hash, Hasher};
@@ -19,7 +19,7 @@ use crate::expr::functions::json::{Value, constant_or_rows};
 use crate::expr::number::Number;
 use crate::types::sql_type;
 
-/// A set of keys that is probed.
+/// A set that is probed with keys.
 #[derive(Debug)]
 pub(crate) enum Asked {
     /// A Bloom filter, with its cached answers for integers.
@@ -28,7 +28,7 @@ pub(crate) enum Asked {
 }
 
 impl Asked {
-    /// True if it may hold the integer.
+    /// Returns whether the set may contain the integer.
     #[inline]
     pub(crate) fn may_hold_number(&self, number: i64) -> bool {
         match self {
@@ -65,11 +65,11 @@ impl PartialEq for Asked {
     }
 }
 
-/// `BLOOM_CONTAINS(value, …)` of one filter, or `value IN (…)` of many integers.
+/// The function `BLOOM_CONTAINS(value, …)` of one filter, or `value IN (…)` for many integers.
 #[derive(Debug)]
 pub(crate) struct Probe {
     asked: Arc<Asked>,
-    /// Which of the values are JSON tokens.
+    /// For each value, whether it is a JSON token.
     tokens: Vec<bool>,
     signature: Signature,
 }
@@ -80,13 +80,14 @@ impl Probe {
         Self { asked: Arc::new(Asked::Filter(filter, Box::new(Answers::new()))), tokens, signature }
     }
 
-    /// Returns the probe of an integer list.
+    /// Creates the probe of a list of integers.
     pub(crate) fn one_of(numbers: impl Iterator<Item = i64>) -> Self {
         let signature = Signature::any(1, Volatility::Immutable);
         Self { asked: Arc::new(Asked::Numbers(numbers.collect())), tokens: vec![false], signature }
     }
 
-    /// The set, if it is probed with the plain values of one column.
+    /// Returns the set if it is probed with the plain values of a single column, and otherwise
+    /// `None`.
     pub(crate) fn of_one_value(&self) -> Option<&Arc<Asked>> {
         (self.tokens == [false]).then_some(&self.asked)
     }
@@ -119,7 +120,7 @@ impl Probe {
     }
 }
 
-/// Calls `f` with the key of each value, `None` for NULL.
+/// Calls `f` with the key of each value, or `None` for NULL.
 fn each_key(values: &ArrayRef, is_token: bool, f: &mut dyn FnMut(Option<Key<'_>>)) -> Result<()> {
     if !is_token {
         return for_each_key(values, f);
@@ -143,14 +144,14 @@ fn each_key(values: &ArrayRef, is_token: bool, f: &mut dyn FnMut(Option<Key<'_>>
     Ok(())
 }
 
-/// The values as 64-bit integers, if the type has only such values.
+/// Returns the values as 64-bit integers; `None` unless all values of the type are such integers.
 fn whole(values: &ArrayRef) -> Result<Option<Int64Array>> {
     let as_type = |values: &ArrayRef, to: &DataType| cast(values, to).map_err(from_arrow);
     let values = match values.data_type() {
-        // Half of them do not fit 64 bits.
+        // Half of its values do not fit into 64-bit signed integers.
         DataType::UInt64 => return Ok(None),
         t if t.is_integer() => Arc::clone(values),
-        // A date is its days since 1970, which Arrow casts to via 32 bits.
+        // A date is its number of days since 1970, a 32-bit integer in Arrow.
         DataType::Date32 => as_type(values, &DataType::Int32)?,
         DataType::Timestamp(_, zone) => as_type(values, &DataType::Timestamp(TimeUnit::Microsecond, zone.clone()))?,
         _ => return Ok(None),
@@ -158,8 +159,8 @@ fn whole(values: &ArrayRef) -> Result<Option<Int64Array>> {
     Ok(Some(as_type(&values, &DataType::Int64)?.as_primitive::<Int64Type>().clone()))
 }
 
-/// Calls `f` with the key of each value, `None` for NULL. These are the keys that a
-/// [`pushdowndb_contract::Expr::Bloom`] probes its filter with.
+/// Calls `f` with the key of each value, or `None` for NULL. With the same keys, a
+/// [`pushdowndb_contract::Expr::Bloom`] probes its filter.
 pub fn for_each_key(values: &ArrayRef, f: &mut dyn FnMut(Option<Key<'_>>)) -> Result<()> {
     if let Some(numbers) = whole(values)? {
         numbers.iter().for_each(|v| f(v.map(Key::Int)));

@@ -1,24 +1,24 @@
-//! A cache of Bloom filter answers for small integers: join keys are mostly dense from 1 on, and a
-//! foreign key occurs many times. A lookup here costs one load, a probe of the filter a hash and
-//! several loads.
+//! A cache of Bloom filter results for small integers. Join keys are mostly dense from 1 on, and a
+//! foreign key occurs many times. A lookup in the cache costs one load; a probe of the filter costs
+//! a hash and several loads.
 //!
-//! Two bits per number: whether it is cached, and the answer. Bits are kept in blocks that are
-//! allocated on first use; all filters of the process share [`MAX_BLOCKS`] of them.
+//! The cache has two bits per number: whether the result is cached, and the result. Bits are in
+//! blocks that are allocated on first use; all filters of the process share [`MAX_BLOCKS`] blocks.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// Numbers below this are cached.
+/// The cache covers the numbers from 0 up to this one, exclusive.
 const NUMBERS: u64 = 8 * 1024 * 1024;
 
 const PER_WORD: u64 = 32;
 
-/// Words per block: 64 KiB.
+/// The number of words in a block, which takes 64 KiB.
 const WORDS: usize = 8192;
 
 const PER_BLOCK: u64 = WORDS as u64 * PER_WORD;
 
-/// Maximum blocks of all filters: 64 MiB.
+/// The maximum number of blocks of all filters; they take 64 MiB.
 const MAX_BLOCKS: usize = 1024;
 
 static BLOCKS: AtomicUsize = AtomicUsize::new(0);
@@ -26,7 +26,7 @@ static BLOCKS: AtomicUsize = AtomicUsize::new(0);
 const ASKED: u64 = 1;
 const YES: u64 = 2;
 
-/// The cached answers of one filter.
+/// The cached results of one filter.
 #[derive(Debug)]
 pub(crate) struct Answers([OnceLock<Option<Block>>; (NUMBERS / PER_BLOCK) as usize]);
 
@@ -34,7 +34,7 @@ pub(crate) struct Answers([OnceLock<Option<Block>>; (NUMBERS / PER_BLOCK) as usi
 struct Block(Box<[AtomicU64]>);
 
 impl Block {
-    /// `None` if all blocks are in use.
+    /// Allocates a block. Returns `None` if all blocks are in use.
     fn new() -> Option<Self> {
         let more = |blocks| (blocks < MAX_BLOCKS).then_some(blocks + 1);
         BLOCKS.fetch_update(Relaxed, Relaxed, more).ok()?;
@@ -53,7 +53,7 @@ impl Answers {
         Self(std::array::from_fn(|_| OnceLock::new()))
     }
 
-    /// Returns the answer for `number`, by `ask` if it is not cached.
+    /// Returns the cached result for `number`, or calls `ask` and caches its result.
     #[inline]
     pub(crate) fn of(&self, number: i64, ask: impl FnOnce() -> bool) -> bool {
         let number = number as u64;
@@ -64,7 +64,7 @@ impl Answers {
         match known >> shift & (ASKED | YES) {
             0 => {
                 let is_in = ask();
-                // Concurrent threads may lose one of two answers, never change one.
+                // If two threads store at the same time, one result may be lost, but never changed.
                 word.store(known | (ASKED | if is_in { YES } else { 0 }) << shift, Relaxed);
                 is_in
             }
@@ -100,7 +100,7 @@ mod tests {
         let all: Vec<Answers> = (0..2 * MAX_BLOCKS).map(|_| Answers::new()).collect();
         assert!(all.iter().all(|answers| answers.of(7, || true)));
         assert!(before() <= MAX_BLOCKS, "{} blocks", before());
-        // One that found no room asks each time.
+        // A filter without room in the cache is asked each time.
         assert!(!all.last().unwrap().of(7, || false));
         drop(all);
         assert!(before() < MAX_BLOCKS);

@@ -1,8 +1,8 @@
 //! Type coercion of operands by DataFusion's rules.
 //!
-//! One addition: a numeric constant that the other side's type holds exactly takes that type, so
-//! that a column is not cast row by row because `24` was written for a DECIMAL(15,2). The
-//! comparison means the same.
+//! There is one addition: a numeric constant that is exact in the other operand's type is converted
+//! to that type. So a DECIMAL(15,2) column is not cast row by row because of a `24` in a
+//! comparison. The meaning of the comparison does not change.
 
 use std::sync::Arc;
 
@@ -24,10 +24,11 @@ use crate::expr::cast::text::TextCast;
 use crate::expr::physical::Physical;
 use crate::types::{is_exact_number, sql_type};
 
-/// A value that does not fit is an error, never NULL.
+/// A value that does not fit becomes an error, never NULL.
 const STRICT: CastOptions<'static> = CastOptions { safe: false, format_options: FormatOptions::new() };
 
-/// Casts the expression to a type: unchanged, as a folded constant, or strictly.
+/// Casts an expression strictly. Returns it unchanged if it has the type already, and a constant as
+/// a folded constant.
 pub(crate) fn cast(expr: Physical, to: &DataType, schema: &Schema) -> Result<Physical> {
     let from = expr.data_type(schema).map_err(from_datafusion)?;
     if from == *to {
@@ -50,16 +51,16 @@ pub(crate) fn cast(expr: Physical, to: &DataType, schema: &Schema) -> Result<Phy
     call.map(|call| Arc::new(call) as Physical).map_err(from_datafusion)
 }
 
-/// True for types whose cast from text is ours and not Arrow's.
+/// Returns whether casts from text to this type follow this project's rules instead of Arrow's.
 pub(crate) fn casts_from_text(to: &DataType) -> bool {
     use DataType::{Boolean, Date32, Decimal128, Float32, Float64, Timestamp};
     to.is_integer() || matches!(to, Float32 | Float64 | Decimal128(..) | Boolean | Date32 | Timestamp(..))
 }
 
-/// The type in which these are compared with each other.
+/// Returns the type in which these operands are compared with each other.
 pub(crate) fn comparison_type(operands: &[(&Physical, &DataType)]) -> Result<DataType> {
     let literal = |expr: &Physical| expr.downcast_ref::<Literal>().map(|l| l.value().clone());
-    // The type of the first that is no constant, if it holds every constant.
+    // It is the type of the first operand that is not a constant, if every constant is exact in it.
     if let Some((_, data_type)) = operands.iter().find(|(expr, _)| literal(expr).is_none())
         && operands
             .iter()
@@ -75,7 +76,7 @@ pub(crate) fn comparison_type(operands: &[(&Physical, &DataType)]) -> Result<Dat
     })
 }
 
-/// True if a cast to this type and back does not change the constant.
+/// Returns whether the constant is exact in this type: a cast to it and back does not change it.
 fn holds_exactly(data_type: &DataType, value: &ScalarValue) -> bool {
     let from = value.data_type();
     let times = |t: &DataType| match t {
@@ -97,7 +98,7 @@ pub(crate) fn operand_types(left: &DataType, op: Operator, right: &DataType) -> 
         .map_err(|_| Error::invalid(format!("{op} does not go between {} and {}", sql_type(left), sql_type(right))))
 }
 
-/// The type in which LIKE matches.
+/// Returns the type to which both operands of LIKE are cast.
 pub(crate) fn like_type(value: &DataType, pattern: &DataType) -> Result<DataType> {
     like_coercion(value, pattern)
         .filter(DataType::is_string)

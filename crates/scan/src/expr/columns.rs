@@ -1,10 +1,10 @@
-//! The columns that expressions and outputs read, and rewriting them to other columns.
+//! The columns that expressions and outputs read, and replacing them by other columns.
 
 use std::convert::Infallible;
 
 use pushdowndb_contract::{Expr, NamedExpr, Output, Result};
 
-/// Replaces every expression of `output`.
+/// Replaces every expression of `output` by the result of `f`.
 pub(crate) fn map_output(output: &Output, f: &mut impl FnMut(&Expr) -> Result<Expr>) -> Result<Output> {
     let mut named = |columns: &[NamedExpr]| -> Result<Vec<NamedExpr>> {
         columns.iter().map(|c| Ok(NamedExpr { expr: f(&c.expr)?, name: c.name.clone() })).collect()
@@ -33,7 +33,7 @@ pub(crate) fn expressions(output: &Output) -> Vec<&Expr> {
     }
 }
 
-/// The columns that an output reads, ascending.
+/// Returns the columns that an output reads, ascending.
 pub(crate) fn columns_of(output: &Output) -> Vec<usize> {
     let mut columns: Vec<usize> = match output {
         Output::Rows(rows) => rows.iter().flat_map(|c| c.expr.columns()).collect(),
@@ -47,7 +47,7 @@ pub(crate) fn columns_of(output: &Output) -> Vec<usize> {
     columns
 }
 
-/// The columns that an output reads only as plain group keys.
+/// Returns the columns that an output uses only as plain group keys.
 pub(crate) fn only_keys(output: &Output) -> Vec<usize> {
     let Output::Aggregate { groups, calls } = output else { return Vec::new() };
     let arguments = calls.iter().filter_map(|call| call.argument.as_ref());
@@ -57,17 +57,19 @@ pub(crate) fn only_keys(output: &Output) -> Vec<usize> {
     keys.filter(|column| !others.contains(column)).collect()
 }
 
-/// Rewrites `expr` to the indexes in `columns`, ascending, which hold all columns that it reads.
+/// Replaces each column of `expr` by its position in `columns`. Expects `columns` to be ascending
+/// and to contain all columns of `expr`.
 pub(crate) fn renumber(expr: &Expr, columns: &[usize]) -> Expr {
     map_columns(expr, &mut |index| place(columns, index))
 }
 
-/// The index of column `index` in `columns`, ascending, which hold it.
+/// Returns the position of column `index` in `columns`. Expects `columns` to be ascending and to
+/// contain it.
 pub(crate) fn place(columns: &[usize], index: usize) -> usize {
     columns.binary_search(&index).unwrap_or(usize::MAX)
 }
 
-/// Replaces each column index of `expr`.
+/// Replaces each column index in `expr` by the result of `f`.
 pub(crate) fn map_columns(expr: &Expr, f: &mut impl FnMut(usize) -> usize) -> Expr {
     let Ok(mapped) = expr.clone().replace_columns(&mut |index| Ok::<_, Infallible>(Expr::Column(f(index))));
     mapped

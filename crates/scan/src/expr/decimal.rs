@@ -1,8 +1,8 @@
 //! Sums, differences and products of decimals with a fast path.
 //!
-//! Arrow's kernels check every row for 128-bit overflow. If both sides fit 64 bits nothing
-//! overflows: a batch is computed on that assumption, and only one with larger values takes Arrow's
-//! kernel. Types, values and errors are Arrow's.
+//! Arrow's kernels check every row for an overflow of 128 bits. If the values of both operands fit
+//! into 64 bits, there can be no overflow. A batch is computed on that assumption, and only if it
+//! has larger values is Arrow's kernel used. Types, values and errors are those of Arrow.
 
 use std::sync::Arc;
 
@@ -16,18 +16,18 @@ use datafusion_expr::{
     ColumnarValue, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
 };
 
-/// `+`, `-` or `*` of two decimals.
+/// The function `+`, `-` or `*` of two decimals.
 #[derive(Debug, Eq, Hash, PartialEq)]
 pub(crate) struct DecimalArithmetic {
     op: Operator,
     result: DataType,
-    /// The factors that bring both sides to the scale of a sum.
+    /// The factors that scale both operands to the scale of a sum.
     factors: [i64; 2],
     signature: Signature,
 }
 
 impl DecimalArithmetic {
-    /// `None` if there is no fast path.
+    /// Returns `None` if there is no fast path for the types.
     pub(crate) fn new(op: Operator, left: &DataType, right: &DataType) -> Option<Self> {
         let (DataType::Decimal128(_, left_scale), DataType::Decimal128(_, right_scale)) = (left, right) else {
             return None;
@@ -45,7 +45,7 @@ impl DecimalArithmetic {
         Some(Self { op, result, factors: [left, right], signature: Signature::any(2, Volatility::Immutable) })
     }
 
-    /// The result, if all values fit 64 bits.
+    /// Returns the result; `None` unless all values fit into 64 bits.
     fn short(&self, left: &Side, right: &Side, rows: usize) -> Option<Vec<i128>> {
         let [left_factor, right_factor] = self.factors.map(i128::from);
         match self.op {
@@ -72,8 +72,8 @@ impl DecimalArithmetic {
             ColumnarValue::Scalar(value) => value.to_array_of_size(rows),
         });
         let computed = kernel(&left?, &right?)?;
-        // Arrow checks for 128 bits, which hold some numbers of 39 digits. Narrower results have
-        // enough digits.
+        // Arrow checks for an overflow of 128 bits, which can hold some numbers of 39 digits.
+        // Narrower result types have enough digits.
         if let DataType::Decimal128(digits @ DECIMAL128_MAX_PRECISION, _) = computed.data_type() {
             let fits = computed.as_primitive::<Decimal128Type>().validate_decimal_precision(*digits);
             fits.map_err(|error| {
@@ -84,8 +84,8 @@ impl DecimalArithmetic {
     }
 }
 
-/// Returns `op` of two decimals row by row, with the values and errors of a scan; `None` for other
-/// types, and if Arrow has to compute it.
+/// Returns `op` of two decimals row by row, with the values and errors of a scan. Returns `None`
+/// for other types, and if Arrow's kernel has to compute it.
 pub fn decimal_arithmetic(op: Operator, args: &[ColumnarValue], rows: usize) -> Option<Result<ArrayRef, ArrowError>> {
     let [left, right] = args else { return None };
     Some(DecimalArithmetic::new(op, &left.data_type(), &right.data_type())?.compute(args, rows))
@@ -104,7 +104,7 @@ fn kernel(op: Operator) -> Option<Kernel> {
 
 enum Side<'a> {
     Rows(&'a Decimal128Array),
-    /// The same value for each row.
+    /// One value for all rows.
     One(i128),
 }
 
@@ -125,7 +125,7 @@ impl<'a> Side<'a> {
     }
 }
 
-/// Applies the function to each row, if all values fit 64 bits; it is called for no others.
+/// Applies `f` to each row. Returns `None` unless all values fit into 64 bits.
 #[inline(always)]
 fn each(left: &Side, right: &Side, rows: usize, f: impl Fn(i128, i128) -> i128) -> Option<Vec<i128>> {
     match (left, right) {
@@ -145,7 +145,7 @@ fn fitting(
     if pairs.len() != rows {
         return None;
     }
-    // A bit where any value exceeds its low 64 bits.
+    // Has a bit set if any value exceeds its low 64 bits.
     let mut more = 0;
     let low = |value: i128| i128::from(value as i64);
     let values = pairs.map(|(a, b)| {

@@ -1,4 +1,4 @@
-//! Evaluating expressions on decoded batches.
+//! Evaluation of expressions on decoded batches.
 
 use std::sync::Arc;
 
@@ -25,11 +25,11 @@ use crate::runtime::interrupt::check_interrupt;
 /// A compiled expression or predicate over batches of one schema.
 #[derive(Clone, Debug)]
 pub struct Evaluator {
-    /// One expression; for a predicate its conjuncts.
+    /// The conjuncts of a predicate, or a single expression.
     exprs: Vec<Physical>,
     data_type: DataType,
     nullable: bool,
-    /// Bytes of intermediate text per row, if there are any.
+    /// The bytes of intermediate text per row; `None` if there is no intermediate text.
     weight: Option<Arc<RowWeight>>,
     work: Work,
 }
@@ -59,22 +59,22 @@ impl Evaluator {
         &self.data_type
     }
 
-    /// True if it cannot fail, so that conjuncts may be evaluated in any order.
+    /// Returns whether evaluation cannot fail, so that conjuncts may be evaluated in any order.
     pub(crate) fn cannot_fail(&self) -> bool {
         self.exprs.iter().all(cannot_fail)
     }
 
-    /// The lowered conjuncts of a predicate.
+    /// Returns the lowered conjuncts of a predicate.
     pub(crate) fn conjuncts(&self) -> &[Physical] {
         &self.exprs
     }
 
-    /// True if it is a plain column.
+    /// Returns whether the expression is a plain column.
     pub(crate) fn is_column(&self) -> bool {
         matches!(self.exprs.as_slice(), [one] if one.is::<Column>())
     }
 
-    /// True if the result may be NULL.
+    /// Returns whether the result may be NULL.
     pub fn nullable(&self) -> bool {
         self.nullable
     }
@@ -83,7 +83,8 @@ impl Evaluator {
     ///
     /// # Errors
     ///
-    /// A value cannot be computed, the values take too much memory, or the task was interrupted.
+    /// Returns an error if a value cannot be computed, the values take too much memory, or the task
+    /// was interrupted.
     pub fn evaluate(&self, batch: &RecordBatch) -> Result<ArrayRef> {
         check_interrupt()?;
         let pieces = self.pieces(batch);
@@ -104,8 +105,8 @@ impl Evaluator {
         concat(&values).map_err(from_arrow)
     }
 
-    /// Slices of the batch that are evaluated one after the other; none if it is evaluated as a
-    /// whole.
+    /// Returns slices of the batch to be evaluated one after the other; empty if the batch can be
+    /// evaluated as a whole.
     fn pieces(&self, batch: &RecordBatch) -> Vec<RecordBatch> {
         let at_once = |batch: &RecordBatch| {
             let rows = batch.num_rows();
@@ -128,7 +129,7 @@ impl Evaluator {
         }
     }
 
-    /// Returns the rows for which the predicate is TRUE, without NULLs.
+    /// Returns for each row whether the predicate is TRUE. The result has no NULLs.
     pub fn matches(&self, batch: &RecordBatch) -> Result<BooleanArray> {
         check_interrupt()?;
         let pieces = self.pieces(batch);
@@ -155,7 +156,8 @@ impl Evaluator {
             if count == 0 {
                 return Ok(before);
             }
-            // Filtering first costs more than a comparison of all rows, unless the others may fail.
+            // A comparison of all rows costs less than filtering first, so that is done only for
+            // expressions that may fail.
             let now = if count == rows || is_comparison(expr) {
                 expr.evaluate(batch)
             } else {
@@ -177,13 +179,13 @@ impl Evaluator {
     }
 }
 
-/// True if the expression cannot fail: comparisons, logic, Bloom filters and lists; casts and
-/// arithmetic may.
+/// Returns whether the expression cannot fail. Comparisons, logic, Bloom filters and lists cannot;
+/// casts and arithmetic can.
 fn cannot_fail(expr: &Physical) -> bool {
     (is_probe(expr) || compares(expr)) && expr.children().into_iter().all(cannot_fail)
 }
 
-/// True for a Bloom filter or a long list, which costs more per row than a comparison.
+/// Returns whether `expr` probes a Bloom filter or a long list, which costs more than a comparison.
 fn is_probe(expr: &Physical) -> bool {
     let call = expr.downcast_ref::<ScalarFunctionExpr>();
     call.is_some_and(|call| call.fun().inner().is::<Probe>())
@@ -198,7 +200,7 @@ fn is_comparison(expr: &Physical) -> bool {
     compares(expr) && expr.children().into_iter().all(is_comparison)
 }
 
-/// True for comparisons and logic.
+/// Returns whether `expr` consists of comparisons and logic.
 fn compares(expr: &Physical) -> bool {
     match expr.downcast_ref::<BinaryExpr>() {
         Some(binary) => !binary.op().is_numerical_operators(),
@@ -213,7 +215,7 @@ fn compares(expr: &Physical) -> bool {
     }
 }
 
-/// NULL counts as FALSE.
+/// Converts the value of a condition. NULL becomes FALSE.
 fn condition(value: ColumnarValue, rows: usize) -> Result<BooleanArray> {
     match value {
         ColumnarValue::Scalar(value) => {

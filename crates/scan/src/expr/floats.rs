@@ -1,9 +1,9 @@
-//! Arithmetic of floating-point numbers that knows one NaN.
+//! Arithmetic of floating-point numbers with a single NaN.
 //!
-//! What a processor gives for `0 * Infinity` has the sign bit set on some machines, so that it is
-//! less than all numbers in the total order by which values are compared, sorted and grouped, and
-//! another value than `'NaN'`. Whatever is not a number is the positive NaN here: the greatest, and
-//! equal to itself.
+//! On some machines, the result of `0 * Infinity` is a NaN with the sign bit set. In the total
+//! order by which values are compared, sorted and grouped, that NaN is less than all numbers and
+//! different from `'NaN'`. Here, every NaN is converted to the positive one, which is greater than
+//! all numbers and equal to itself.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use arrow::error::ArrowError;
 use datafusion_common::{Result as DfResult, ScalarValue, internal_err};
 use datafusion_expr::{ColumnarValue, Operator, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
 
-/// `left op right` of two floating-point numbers of one type, row by row: the values of a scan.
-/// `None` if `op` is no arithmetic or the types are others.
+/// Returns `left op right` of two floating-point arrays of the same type, row by row, with the
+/// values of a scan. Returns `None` if `op` is not arithmetic or the types are different.
 pub fn float_arithmetic(op: Operator, left: &dyn Datum, right: &dyn Datum) -> Option<Result<ArrayRef, ArrowError>> {
     let types = [left, right].map(|side| side.get().0.data_type());
     if types[0] != types[1] || !is_float(types[0]) {
@@ -25,12 +25,12 @@ pub fn float_arithmetic(op: Operator, left: &dyn Datum, right: &dyn Datum) -> Op
     Some(kernel(left, right).map(with_one_nan))
 }
 
-/// `-value` of floating-point numbers, where `-NaN` is NaN.
+/// Returns `-value` of floating-point numbers, where `-NaN` is NaN.
 pub fn float_negation(value: &dyn Array) -> Result<ArrayRef, ArrowError> {
     neg(value).map(with_one_nan)
 }
 
-/// The same values with the positive NaN for each that is not a number.
+/// Returns the values with every NaN replaced by the positive one.
 pub fn with_one_nan(values: ArrayRef) -> ArrayRef {
     match values.data_type() {
         DataType::Float32 => one_nan::<Float32Type>(values, f32::NAN, |value| value.is_nan()),
@@ -41,7 +41,7 @@ pub fn with_one_nan(values: ArrayRef) -> ArrayRef {
 
 fn one_nan<T: ArrowPrimitiveType>(values: ArrayRef, nan: T::Native, is_nan: impl Fn(T::Native) -> bool) -> ArrayRef {
     let numbers = values.as_primitive::<T>();
-    // Without an early exit, so that it is done for many values at once; there is seldom one.
+    // NaNs are rare, so this has no early exit and can be vectorized.
     if !numbers.values().iter().fold(false, |found, value| found | is_nan(*value)) {
         return values;
     }
@@ -66,7 +66,7 @@ fn kernel(op: Operator) -> Option<Kernel> {
     }
 }
 
-/// An operator of floating-point numbers: of two, or the negation of one.
+/// An operator on floating-point numbers: a binary one, or negation.
 #[derive(Debug, Eq, Hash, PartialEq)]
 pub(crate) struct FloatArithmetic {
     op: Option<Operator>,
@@ -75,7 +75,7 @@ pub(crate) struct FloatArithmetic {
 }
 
 impl FloatArithmetic {
-    /// `None` where the types are others, or there is no such operator.
+    /// Returns `None` for other types, or if there is no such operator.
     pub(crate) fn new(op: Operator, left: &DataType, right: &DataType) -> Option<Self> {
         (left == right && is_float(left) && kernel(op).is_some()).then(|| Self {
             op: Some(op),
@@ -84,7 +84,7 @@ impl FloatArithmetic {
         })
     }
 
-    /// The negation of a value of this type; `None` if it is no floating-point number.
+    /// Creates the negation of this type; `None` if it is not a floating-point type.
     pub(crate) fn negation(value: &DataType) -> Option<Self> {
         let signature = Signature::any(1, Volatility::Immutable);
         is_float(value).then(|| Self { op: None, result: value.clone(), signature })

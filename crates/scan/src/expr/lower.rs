@@ -1,10 +1,10 @@
 //! Lowering expressions of the contract to DataFusion's physical expressions.
 //!
 //! The meaning is DataFusion's, and operand types follow its coercion rules
-//! ([`crate::expr::coerce`]), with these decisions: casts are strict, casts from text follow
-//! [`crate::values`], integer overflow is an error, there is one NaN, and
-//! comparing with a bare NULL is NULL. An
-//! expression nested deeper than the contract allows is refused before anything recurses into it.
+//! ([`crate::expr::coerce`]), with these exceptions: casts are strict, casts from text follow
+//! [`crate::values`], integer overflow is an error, there is a single NaN, and a comparison with a
+//! bare NULL is NULL. An expression nested deeper than the contract allows is refused before any
+//! function recurses into it.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -37,23 +37,23 @@ use crate::expr::physical::Physical;
 use crate::runtime::interrupt::check_interrupt;
 use crate::types::sql_type;
 
-/// Longer lists are looked up by hashing.
+/// The maximum length of an IN list that is compared item by item; longer lists are hashed.
 pub(crate) const MAX_SHORT_LIST: usize = 16;
 
-/// Lowers `expr` over columns of `schema`.
+/// Lowers `expr` over the columns of `schema`.
 pub(crate) fn lower(expr: &Expr, schema: &SchemaRef) -> Result<Physical> {
     check_depth(expr)?;
     Lowering::new(schema).expr(expr)
 }
 
-/// Lowers each conjunct of a condition.
+/// Lowers each conjunct of a predicate.
 pub(crate) fn lower_conjuncts(predicate: &Expr, schema: &SchemaRef) -> Result<Vec<Physical>> {
     check_depth(predicate)?;
     let lowering = Lowering::new(schema);
     predicate.clone().into_conjuncts().iter().map(|conjunct| lowering.boolean(conjunct)).collect()
 }
 
-/// Refuses expressions nested deeper than a peer may send, without recursing deeper itself.
+/// Refuses expressions nested deeper than a peer may send. Does not itself recurse any deeper.
 pub(crate) fn check_depth(expr: &Expr) -> Result<()> {
     fn within(expr: &Expr, levels: usize) -> bool {
         levels > 0 && expr.children().into_iter().all(|child| within(child, levels - 1))
@@ -69,11 +69,11 @@ pub(crate) fn check_depth(expr: &Expr) -> Result<()> {
 struct Lowering<'a> {
     schema: &'a Schema,
     config: Arc<ConfigOptions>,
-    /// Number of lowered nodes.
+    /// The number of nodes lowered so far.
     nodes: Cell<usize>,
 }
 
-/// The interrupt is checked once per this many nodes.
+/// The number of nodes after which the interrupt is checked again.
 const MAX_NODES: usize = 1024;
 
 impl<'a> Lowering<'a> {
@@ -132,7 +132,7 @@ impl<'a> Lowering<'a> {
         Ok(Arc::new(BinaryExpr::new(a, operator(op), b)))
     }
 
-    /// Lowers a condition: Boolean, or NULL cast to it.
+    /// Lowers a condition, which must be Boolean or NULL.
     fn boolean(&self, expr: &Expr) -> Result<Physical> {
         let lowered = self.expr(expr)?;
         match self.type_of(&lowered)? {
@@ -146,7 +146,8 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// Folds into a balanced tree: a long chain must not become deep recursion in evaluation.
+    /// Lowers a conjunction or disjunction to a balanced tree, so that the evaluation of a long
+    /// chain does not recurse deeply.
     fn logical(&self, all: &[Expr], op: Operator) -> Result<Physical> {
         match all {
             [] => Ok(lit(op == Operator::And)),
@@ -177,7 +178,8 @@ impl<'a> Lowering<'a> {
         Ok(Arc::new(BinaryExpr::new(a, op, b).with_fail_on_overflow(true)))
     }
 
-    /// DataFusion's integer negation wraps around; a difference from zero is checked.
+    /// Lowers a negation. DataFusion's integer negation wraps around, so a checked subtraction from
+    /// zero is used.
     fn negate(&self, a: &Expr) -> Result<Physical> {
         let value = self.expr(a)?;
         let data_type = self.type_of(&value)?;
@@ -191,7 +193,7 @@ impl<'a> Lowering<'a> {
         Ok(Arc::new(BinaryExpr::new(zero, Operator::Minus, value).with_fail_on_overflow(true)))
     }
 
-    /// Lowers both sides of an operator and coerces them.
+    /// Lowers both operands of an operator and coerces their types.
     fn operands(&self, op: Operator, a: &Expr, b: &Expr) -> Result<(Physical, Physical)> {
         let (a, b) = (self.expr(a)?, self.expr(b)?);
         let (left, right) = coerce::operand_types(&self.type_of(&a)?, op, &self.type_of(&b)?)?;
@@ -224,7 +226,8 @@ impl<'a> Lowering<'a> {
             let value = Arc::clone(&value);
             Ok(Arc::new(InListExpr::try_new(value, list, negated, self.schema).map_err(from_datafusion)?))
         };
-        // A CASE gives one value for no rows, for which DataFusion takes it for a constant.
+        // A CASE evaluates to one value when there are no rows, so DataFusion would treat it as a
+        // constant.
         let (chosen, plain): (Vec<Physical>, Vec<Physical>) = list.into_iter().partition(has_case);
         if chosen.is_empty() {
             return among(plain, negated);
@@ -289,7 +292,7 @@ impl<'a> Lowering<'a> {
         match (function, args) {
             (Function::Concat, [first, rest @ ..]) => self.concat(first, rest),
             (Function::Coalesce, [first @ .., last]) => {
-                // DataFusion itself runs COALESCE only in this form.
+                // DataFusion itself evaluates COALESCE only in this form.
                 let values: Vec<Physical> = first.iter().map(|e| self.expr(e)).collect::<Result<_>>()?;
                 let last = self.expr(last)?;
                 if values.is_empty() {
@@ -330,7 +333,7 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// Lowers a call that takes its arguments as they are.
+    /// Lowers a call whose arguments are not coerced.
     fn own(&self, function: ScalarUDF, args: &[Expr]) -> Result<Physical> {
         let args = args.iter().map(|e| self.expr(e)).collect::<Result<_>>()?;
         self.scalar(function, args)
@@ -342,7 +345,7 @@ impl<'a> Lowering<'a> {
             .map_err(from_datafusion)
     }
 
-    /// `a || b || …`, NULL if any is; DataFusion's CONCAT would skip NULLs.
+    /// Lowers `a || b || …`, which is NULL if any operand is; DataFusion's CONCAT would skip NULLs.
     fn concat(&self, first: &Expr, rest: &[Expr]) -> Result<Physical> {
         let mut joined = self.expr(first)?;
         for next in rest {
@@ -383,7 +386,7 @@ fn has_case(expr: &Physical) -> bool {
     expr.is::<CaseExpr>() || expr.children().into_iter().any(has_case)
 }
 
-/// The value of a constant expression.
+/// Returns the value of a constant expression; `None` if it is not constant.
 fn constant(expr: &Physical) -> Option<&ScalarValue> {
     expr.downcast_ref::<Constant>().map(Constant::value)
 }
@@ -404,8 +407,9 @@ pub(crate) fn scalar(value: &Literal) -> ScalarValue {
     }
 }
 
-/// The values of a list of integers that is too long to lower each value to an expression: keys of
-/// a join come with every request for a few megabytes.
+/// Returns the integers of a list that is too long to lower each of them to an expression. Such
+/// lists of join keys come with every request, with up to a few megabytes. Returns `None` for other
+/// lists.
 fn long_list(list: &[Expr]) -> Option<Vec<i64>> {
     let number = |item: &Expr| match item {
         Expr::Literal(Literal::Int64(number)) => Some(*number),
@@ -414,7 +418,7 @@ fn long_list(list: &[Expr]) -> Option<Vec<i64>> {
     if list.len() > MAX_SHORT_LIST { list.iter().map(number).collect() } else { None }
 }
 
-/// Converts literals in order: an array for each run of one type.
+/// Converts literals to arrays, in order. Consecutive literals of the same type form one array.
 pub(crate) fn arrays_of(literals: &[&Literal]) -> Result<Vec<ArrayRef>> {
     let values: Vec<ScalarValue> = literals.iter().map(|literal| scalar(literal)).collect();
     let runs = values.chunk_by(|a, b| a.data_type() == b.data_type());

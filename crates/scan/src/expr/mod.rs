@@ -1,5 +1,5 @@
-//! Expressions of the contract: lowering to DataFusion's, casts, functions, Bloom filters, and
-//! their evaluation on batches.
+//! Expressions of the contract: lowering to DataFusion's expressions, casts, functions, Bloom
+//! filters, and evaluation on batches.
 
 pub(crate) mod bloom;
 pub(crate) mod bloom_answers;

@@ -1,7 +1,8 @@
-//! Numbers as in JSON and S3 Select: integer, decimal or double, by their spelling.
+//! Numbers as in JSON and S3 Select: an integer, decimal or double, depending on how it is written.
 //!
-//! Integers and decimals are exact up to 38 digits. Numbers with an exponent, or more digits, are
-//! doubles. A result is an integer if both operands are, a double if either is, else a decimal.
+//! Integers and decimals are exact with up to 38 digits. Numbers with an exponent or more digits
+//! are doubles. A result is an integer if both operands are integers, a double if either is a
+//! double, and otherwise a decimal.
 
 use std::cmp::Ordering;
 
@@ -13,7 +14,7 @@ use crate::values::parse::float64;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Number {
     Int(i64),
-    /// Unscaled value and scale.
+    /// An unscaled value and its scale.
     Decimal(i128, u32),
     Float(f64),
 }
@@ -27,7 +28,7 @@ pub(crate) enum Arithmetic {
     Modulo,
 }
 
-/// Maximum number of decimal places that a quotient has beyond those of its dividend.
+/// The maximum number of decimal places that a quotient has in addition to those of its operands.
 const QUOTIENT_DIGITS: u32 = 16;
 
 const LARGEST: i128 = 10_i128.pow(38) - 1;
@@ -38,7 +39,7 @@ fn overflow() -> Error {
 }
 
 impl Number {
-    /// Parses a JSON token; `None` if it is no number.
+    /// Parses a JSON token. Returns `None` if it is not a number.
     pub(crate) fn parse(token: &str) -> Option<Self> {
         let bytes = token.as_bytes();
         if !matches!(bytes.first(), Some(b'-' | b'0'..=b'9')) {
@@ -50,8 +51,9 @@ impl Number {
         }
     }
 
-    /// Parses a decimal in text: like [`Self::parse`], also with blanks around, a plus, or a bare
-    /// point; an exponent moves the point. `None` if it is no number or has more than 38 digits.
+    /// Parses a decimal in text. In addition to the forms of [`Self::parse`], it may have blanks
+    /// around it, a plus sign, or a leading or trailing point, and an exponent shifts the point.
+    /// Returns `None` if the text is not a number or has more than 38 digits.
     pub(crate) fn parse_text(text: &str) -> Option<Self> {
         let text = text.trim_matches([' ', '\t', '\n', '\r']);
         let text = text.strip_prefix('+').filter(|rest| !rest.starts_with(['+', '-'])).unwrap_or(text);
@@ -61,7 +63,7 @@ impl Number {
                 if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
                     return None;
                 }
-                // Beyond any decimal; zero stays zero.
+                // The exponent exceeds that of any decimal; a zero stays zero.
                 (mantissa, exponent.parse::<i32>().unwrap_or(if exponent.starts_with('-') { -1000 } else { 1000 }))
             }
             None => (text, 0),
@@ -84,7 +86,7 @@ impl Number {
         Some(Self::of(value, scale))
     }
 
-    /// An integer if there is no fraction to keep.
+    /// Creates an integer if there are no decimal places to keep, and otherwise a decimal.
     fn of(value: i128, scale: u32) -> Self {
         match i64::try_from(value) {
             Ok(whole) if scale == 0 => Self::Int(whole),
@@ -103,13 +105,13 @@ impl Number {
     pub(crate) fn to_f64(self) -> f64 {
         match self {
             Self::Int(value) => value as f64,
-            // Through text, so that the nearest double results.
+            // Converted through text, which yields the nearest double.
             Self::Decimal(..) => self.to_text().parse().unwrap_or(f64::NAN),
             Self::Float(value) => value,
         }
     }
 
-    /// The number as a JSON token.
+    /// Returns the number as a JSON token.
     pub(crate) fn to_text(self) -> String {
         match self {
             Self::Int(value) => value.to_string(),
@@ -124,7 +126,7 @@ impl Number {
         }
     }
 
-    /// The same number without trailing zeros.
+    /// Returns the same number without trailing zeros.
     pub(crate) fn trimmed(self) -> Self {
         let Self::Decimal(mut value, mut scale) = self else { return self };
         while scale > 0 && value % 10 == 0 {
@@ -134,7 +136,7 @@ impl Number {
         Self::of(value, scale)
     }
 
-    /// Compares by value; two doubles by total order.
+    /// Compares by value. NaNs are compared by the total order of doubles.
     pub(crate) fn compare(self, other: Self) -> Ordering {
         match (self, other) {
             (Self::Int(a), Self::Int(b)) => a.cmp(&b),
@@ -149,7 +151,8 @@ impl Number {
         }
     }
 
-    /// Computes exactly, unless either is a double; overflow is an error.
+    /// Computes `self op other`. The result is exact unless an operand is a double. Overflow is an
+    /// error.
     pub(crate) fn calculate(self, op: Arithmetic, other: Self) -> Result<Self> {
         if let (Self::Int(a), Self::Int(b)) = (self, other) {
             let whole = match op {
@@ -192,7 +195,7 @@ impl Number {
         if value.is_finite() { Ok(Self::Float(value)) } else { Err(overflow()) }
     }
 
-    /// The same number for sums, which may leave 64 bits.
+    /// Returns the number as a decimal if it is an integer, since sums may exceed 64 bits.
     pub(crate) fn widened(self) -> Self {
         match self {
             Self::Int(value) => Self::Decimal(value.into(), 0),
@@ -200,7 +203,7 @@ impl Number {
         }
     }
 
-    /// Divides by a count, with up to [`QUOTIENT_DIGITS`] more decimal places.
+    /// Divides by `count`, with up to [`QUOTIENT_DIGITS`] additional decimal places.
     pub(crate) fn mean(self, count: u64) -> Result<Self> {
         match self.unscaled() {
             Some(sum) => quotient(sum, (i128::from(count), 0)).ok_or_else(overflow),
@@ -208,7 +211,7 @@ impl Number {
         }
     }
 
-    /// Bytes that sort like the numbers.
+    /// Appends bytes that sort like the numbers.
     pub(crate) fn sort_key(self, out: &mut Vec<u8>) {
         let text = match self {
             Self::Float(value) => format!("{value:e}"),
@@ -224,7 +227,7 @@ impl Number {
             out.push(1);
             return;
         };
-        // 0.d1d2d3… times ten to this.
+        // The exponent of the form 0.d1d2d3….
         let point = whole.len() as i64 - leading as i64 + exponent.parse::<i64>().unwrap_or(0);
         let point = u16::try_from(point.clamp(-30_000, 30_000) + 32_768).unwrap_or(0);
         let flip = if negative { 0xff } else { 0 };
@@ -233,13 +236,13 @@ impl Number {
     }
 }
 
-/// Digits with at most one point, up to 38, after an optional minus.
+/// Parses up to 38 digits with at most one point, after an optional minus sign.
 fn exact(bytes: &[u8]) -> Option<Number> {
     let (negative, digits) = match bytes {
         [b'-', rest @ ..] => (true, rest),
         rest => (false, rest),
     };
-    // By far the most common case.
+    // This is by far the most common form.
     if digits.len() <= 18 && !digits.is_empty() && digits.iter().all(u8::is_ascii_digit) {
         let value = digits.iter().fold(0i64, |value, digit| value * 10 + i64::from(digit - b'0'));
         return Some(Number::Int(if negative { -value } else { value }));
@@ -274,13 +277,14 @@ fn compare_decimals((a, a_scale): (i128, u32), (b, b_scale): (i128, u32)) -> Ord
     let scale = a_scale.max(b_scale);
     match (shifted(a, scale - a_scale), shifted(b, scale - b_scale)) {
         (Some(a), Some(b)) => a.cmp(&b),
-        // The one with fewer decimal places overflows when scaled: its absolute value is larger.
+        // Scaling overflows for the number with fewer decimal places: its absolute value is the
+        // larger one.
         (None, _) => a.cmp(&0),
         (_, None) => 0.cmp(&b),
     }
 }
 
-/// Reduces to at most 38 digits, rounding decimal places.
+/// Reduces a decimal to at most 38 digits by rounding decimal places.
 fn fitted(mut value: i128, mut scale: u32) -> Option<Number> {
     while (value.abs() > LARGEST || scale > 38) && scale > 0 {
         value = rounded(value, 10)?;
@@ -289,7 +293,7 @@ fn fitted(mut value: i128, mut scale: u32) -> Option<Number> {
     (value.abs() <= LARGEST).then(|| Number::of(value, scale))
 }
 
-/// Divides, rounding half away from zero.
+/// Divides and rounds half away from zero.
 fn rounded(value: i128, by: i128) -> Option<i128> {
     let (quotient, rest) = (value.checked_div(by)?, value.checked_rem(by)?);
     let up = rest.unsigned_abs() >= by.unsigned_abs() - rest.unsigned_abs();
@@ -306,7 +310,7 @@ fn quotient((a, a_scale): (i128, u32), (b, b_scale): (i128, u32)) -> Option<Numb
     if a == 0 {
         return Some(Number::Int(0));
     }
-    // As many decimal places as fit.
+    // Tries as many decimal places as fit.
     for places in (0..=QUOTIENT_DIGITS).rev() {
         let scale = a_scale.max(b_scale) + places;
         if let Some(dividend) = shifted(a, scale + b_scale - a_scale) {

@@ -1,4 +1,4 @@
-//! DataFusion's physical expressions, and functions of one argument.
+//! DataFusion's physical expressions, and a helper for functions with one argument.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use datafusion_physical_expr::PhysicalExpr;
 
 pub(crate) type Physical = Arc<dyn PhysicalExpr>;
 
-/// Applies `f` to the only argument of a function, keeping constants constant.
+/// Applies `f` to the only argument of a function. A constant argument gives a constant result.
 pub(crate) fn on_array(
     args: ScalarFunctionArgs,
     f: impl Fn(&ArrayRef) -> DfResult<ArrayRef>,

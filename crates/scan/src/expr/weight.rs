@@ -1,9 +1,9 @@
-//! Limits the rows on which an expression is evaluated at a time by the memory of intermediate
-//! text.
+//! Limits the number of rows on which an expression is evaluated at a time, by the memory of
+//! intermediate text.
 //!
-//! Text that is concatenated, cast or chosen is computed for all rows of a batch before it is used.
-//! A short query can name the same column a thousand times, and a constant of some hundred
-//! kilobytes is repeated for each row.
+//! Text that is concatenated, cast or selected by a CASE is computed for all rows of a batch before
+//! it is used. A short query can use the same column a thousand times, and a constant of some
+//! hundred kilobytes is repeated for each row.
 
 use std::collections::BTreeMap;
 
@@ -14,14 +14,14 @@ use pushdowndb_contract::{Expr, Literal};
 use crate::batch::slice_bytes;
 use crate::limits::MAX_EVALUATED_BYTES;
 
-/// Shorter constants weigh no more than numbers.
+/// The length up to which a constant counts no more than a number, in bytes.
 const MAX_SHORT_TEXT_BYTES: usize = 64;
 
-/// Bytes of intermediate text per row.
+/// The bytes of intermediate text per row.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct RowWeight {
     constants: usize,
-    /// Number of times each column is used.
+    /// The number of times each column is used.
     columns: BTreeMap<usize, usize>,
 }
 
@@ -36,7 +36,8 @@ impl RowWeight {
         (weight != Self::default()).then_some(weight)
     }
 
-    /// Adds the text that `expr` computes; `is_made` if it is part of computed text.
+    /// Adds the text that `expr` computes. `is_made` is true if `expr` is an operand of computed
+    /// text.
     fn add(&mut self, expr: &Expr, is_made: bool) {
         let is_made = match expr {
             Expr::Column(index) if is_made => return *self.columns.entry(*index).or_default() += 1,
@@ -47,7 +48,7 @@ impl RowWeight {
             Expr::Column(_) | Expr::Literal(_) => return,
             Expr::Call(..) | Expr::Case { .. } | Expr::Cast(..) => true,
             Expr::Like { pattern, .. } => !matches!(**pattern, Expr::Literal(_)),
-            // Computes Booleans or numbers from these, whatever it is part of.
+            // The operands are used for a Boolean or a number, not for text.
             Expr::Compare(..)
             | Expr::And(_)
             | Expr::Or(_)
@@ -61,7 +62,7 @@ impl RowWeight {
         expr.children().into_iter().for_each(|child| self.add(child, is_made));
     }
 
-    /// Number of rows of the batch to evaluate at a time.
+    /// Returns the number of rows of the batch to evaluate at a time.
     pub(crate) fn rows_at_once(&self, batch: &RecordBatch) -> usize {
         let rows = batch.num_rows().max(1);
         let named = self.columns.iter().filter_map(|(index, times)| {
@@ -73,7 +74,7 @@ impl RowWeight {
     }
 }
 
-/// Bytes of an array's own values, in constant time.
+/// Returns the bytes of an array's own values, in constant time.
 pub(crate) fn text_bytes(array: &ArrayRef) -> usize {
     let offsets = |ends: Option<(i64, i64)>| ends.map_or(0, |(first, last)| usize::try_from(last - first).unwrap_or(0));
     let views = array.len().saturating_mul(size_of::<u128>());

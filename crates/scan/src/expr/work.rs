@@ -1,9 +1,9 @@
-//! Limits the work of one evaluation, so that it can be interrupted in between.
+//! Limits the work of one evaluation, so that it can be interrupted between evaluations.
 //!
-//! Kernels of Arrow and DataFusion process whole batches and cannot be interrupted. All of those
-//! used here take time linear in rows and bytes, so an expression takes at most that per operator.
-//! If that exceeds some ten milliseconds, for expressions of thousands of operators or for long
-//! texts, a batch is halved until it is less.
+//! Kernels of Arrow and DataFusion process whole batches and cannot be interrupted. Those used here
+//! take time linear in rows and bytes, so the work of an expression is bounded by rows and bytes
+//! times operators. If that would exceed some ten milliseconds, because of thousands of operators
+//! or of long texts, the batch is halved until it does not.
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::DataType;
@@ -11,33 +11,33 @@ use pushdowndb_contract::{Expr, Function, Literal, Result};
 
 use crate::runtime::interrupt::check_interrupt;
 
-/// Maximum rows at once, times operators.
+/// The maximum number of rows at once, multiplied by the number of operators.
 const MAX_ROWS: usize = 1 << 18;
 
-/// Maximum bytes of text at once, times operators.
+/// The maximum number of bytes of text at once, multiplied by the number of operators.
 const MAX_BYTES: usize = 16 << 20;
 
-/// Longer constants are counted for each row.
+/// The length from which constants are counted for each row, in bytes.
 const MIN_LONG_BYTES: usize = 256;
 
-/// Work of some expressions per row.
+/// The work of some expressions per row.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Work {
     operators: usize,
-    /// Of long constants.
+    /// The bytes of long constants.
     constant_bytes: usize,
     /// The columns that operators read.
     columns: Vec<usize>,
 }
 
 impl Work {
-    /// The work of these expressions, whose nesting was checked.
+    /// Returns the work of these expressions. Expects that their depth was checked.
     pub(crate) fn of<'a>(exprs: impl IntoIterator<Item = &'a Expr>) -> Self {
         Self::with_operators(exprs, 0)
     }
 
-    /// The work of these expressions and of an operation on the values of each, such as comparing
-    /// or hashing.
+    /// Returns the work of these expressions, plus one operation on each of their values, such as
+    /// comparing or hashing.
     pub(crate) fn of_read<'a>(exprs: impl IntoIterator<Item = &'a Expr>) -> Self {
         Self::with_operators(exprs, 1)
     }
@@ -70,7 +70,7 @@ impl Work {
             }
             _ => self.operators += 1,
         }
-        // Constants that are prepared once, and not for each row.
+        // Constants that are prepared once instead of for each row.
         let prepared = |child: &&Expr| {
             let is_prepared = match expr {
                 Expr::InList { .. } => true,
@@ -85,7 +85,7 @@ impl Work {
         expr.children().into_iter().filter(|child| !prepared(child)).for_each(|child| self.add(child));
     }
 
-    /// True if the whole batch may be processed at once.
+    /// Returns whether the whole batch may be processed at once.
     pub(crate) fn fits(&self, batch: &RecordBatch) -> bool {
         if self.operators == 0 {
             return true;
@@ -96,7 +96,8 @@ impl Work {
         rows.saturating_mul(self.operators) <= MAX_ROWS && bytes.saturating_mul(self.operators) <= MAX_BYTES
     }
 
-    /// Number of first rows that may be processed at once, at least one.
+    /// Returns the number of rows at the start of the batch that may be processed at once, at least
+    /// one.
     pub(crate) fn rows_at_once(&self, batch: &RecordBatch) -> usize {
         let mut rows = batch.num_rows();
         while rows > 1 && !self.fits(&batch.slice(0, rows)) {
@@ -105,7 +106,7 @@ impl Work {
         rows
     }
 
-    /// Slices of the batch that fit.
+    /// Splits the batch into slices that may be processed at once.
     pub(crate) fn pieces(&self, batch: &RecordBatch) -> Vec<RecordBatch> {
         let rows = batch.num_rows();
         if rows < 2 || self.fits(batch) {
@@ -116,8 +117,8 @@ impl Work {
         pieces
     }
 
-    /// Calls `f` with the batch, in slices if it does not fit, and checks the interrupt before
-    /// each.
+    /// Calls `f` with the batch, or with slices of it if the whole is too much work. Checks the
+    /// interrupt before each call.
     pub(crate) fn in_pieces(&self, batch: &RecordBatch, f: &mut dyn FnMut(&RecordBatch) -> Result<()>) -> Result<()> {
         check_interrupt()?;
         let rows = batch.num_rows();
@@ -129,7 +130,8 @@ impl Work {
     }
 }
 
-/// Bytes of the texts of a column, each counted wherever it occurs: texts may share their bytes.
+/// Returns the bytes of the texts of a column. Text that several rows share is counted for each
+/// row.
 fn text_bytes(column: &ArrayRef) -> usize {
     fn between<O: arrow::array::OffsetSizeTrait>(offsets: &[O]) -> usize {
         let span = offsets.first().zip(offsets.last());
@@ -199,7 +201,7 @@ mod tests {
         assert!(pieces(&[many], &numbers).iter().all(|rows| *rows <= 128));
         let long = equal(Expr::Literal(Literal::Utf8("x".repeat(200_000))));
         assert!(pieces(std::slice::from_ref(&long), &numbers).iter().all(|rows| *rows <= 128));
-        // One text of a megabyte, eight thousand times.
+        // One text of a megabyte, shared by eight thousand rows.
         let text = StringViewArray::from_iter_values(["x".repeat(1 << 20)]);
         let many = arrow::compute::take(&text, &arrow::array::UInt32Array::from(vec![0; 8192]), None).unwrap();
         let many = batch(vec![many]);

@@ -1,8 +1,8 @@
-//! Pools of buffers that blocks are read and pages are decompressed into.
+//! Pools of buffers, into which blocks are read and pages are decompressed.
 //!
-//! Fresh memory would have to be mapped and zeroed for every block, and is in no cache. A scan
-//! holds few blocks at a time, so it fills the same few buffers again and leaves some to later
-//! scans.
+//! Fresh memory would have to be mapped and zeroed for every block, and is not in any cache. A scan
+//! holds only a few blocks at a time, so it reuses the same few buffers, and leaves some of them to
+//! later scans.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,32 +12,33 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::runtime::memory::{MemoryBudget, Reservation, Shortage};
 
-/// Buffer sizes are multiples of this, so that a slightly larger block fits as well.
+/// Buffer sizes are rounded up to a multiple of this, so that a slightly larger block fits, too.
 const STEP_BYTES: usize = 64 * 1024;
 
-/// Copies are fastest between addresses that are equal modulo this, a cache line: other copies out
-/// of the page cache take three times as long on AMD EPYC (on Intel Xeon there is no difference).
+/// Blocks are aligned like their file offsets, modulo a cache line. Other copies out of the page
+/// cache take three times as long on AMD EPYC (on Intel Xeon there is no difference).
 const ALIGNMENT: usize = 64;
 
-/// A block does not take a buffer more than this many times its size.
+/// The maximum ratio of a reused buffer to the size of the block.
 const WASTE: usize = 4;
 
-/// Maximum bytes of one pooled buffer, and of all buffers of a pool.
+/// The maximum size of a pooled buffer, and of all buffers of a pool, in bytes.
 const MAX_BUFFER_BYTES: usize = 16 * 1024 * 1024;
 const MAX_POOL_BYTES: usize = 32 * 1024 * 1024;
 
-/// Maximum bytes of pooled buffers that belong to no scan.
+/// The maximum total size of idle buffers, which belong to no scan, in bytes.
 const MAX_IDLE_BYTES: usize = 32 * 1024 * 1024;
 
-/// Buffers of finished scans, for later ones.
+/// The buffers of finished scans, for later scans.
 static IDLE: Idle = Idle(Mutex::new(Vec::new()));
 
-/// Most recently used last.
+/// Idle buffers, the most recently used one last.
 #[derive(Debug)]
 struct Idle(Mutex<Vec<Vec<u8>>>);
 
 impl Idle {
-    /// Takes over `buffers`, and frees the least recently used ones beyond `most_bytes`.
+    /// Adds `buffers` to the idle ones, and frees the least recently used buffers above
+    /// `most_bytes`.
     fn leave(&self, buffers: &mut Vec<Vec<u8>>, most_bytes: usize) {
         if buffers.is_empty() {
             return;
@@ -73,7 +74,7 @@ pub struct BlockBuffers {
     free: Mutex<Vec<Buffer>>,
 }
 
-/// Initialized memory, and its reservation.
+/// An initialized buffer, and its memory reservation.
 #[derive(Debug, Default)]
 struct Buffer {
     bytes: Vec<u8>,
@@ -87,13 +88,13 @@ impl Buffer {
 }
 
 impl BlockBuffers {
-    /// Returns a pool for blocks of usually at most `block_bytes`, which keeps up to `most` unused
-    /// buffers.
+    /// Creates a pool that keeps up to `most` unused buffers. Most blocks should have at most
+    /// `block_bytes`.
     pub fn new(block_bytes: usize, most: usize) -> Arc<Self> {
         Arc::new(Self { block_bytes: block_bytes.saturating_add(ALIGNMENT), most, free: Mutex::default() })
     }
 
-    /// Returns room for a block of `length` bytes, with arbitrary content. It is aligned like
+    /// Returns space for a block of `length` bytes, with arbitrary content. It is aligned like the
     /// offset `at` of a file.
     pub fn room(self: &Arc<Self>, length: usize, at: u64) -> BlockRoom {
         let needed = length + ALIGNMENT;
@@ -102,7 +103,8 @@ impl BlockBuffers {
         BlockRoom::new(buffer, length, at, self)
     }
 
-    /// Like [`Self::room`], reserved in `memory` as long as the buffer is in the pool.
+    /// Like [`Self::room`], with memory that stays reserved in `memory` as long as the pool has the
+    /// buffer.
     pub(crate) fn reserved_room(
         self: &Arc<Self>,
         length: usize,
@@ -114,7 +116,7 @@ impl BlockBuffers {
         let buffer = match own {
             Some(own) => own,
             None => {
-                // Unused buffers are freed before anything is refused.
+                // Unused buffers are freed before the request is refused.
                 let reserved = memory.try_reserve(needed).or_else(|_| {
                     self.lock().clear();
                     memory.try_reserve(needed)
@@ -147,8 +149,8 @@ impl Drop for BlockBuffers {
     }
 }
 
-/// Index of the smallest free buffer that is large enough and not too large. Of equal ones the most
-/// recently used: it is in a cache.
+/// Returns the index of the smallest free buffer that is large enough and not too large. Among
+/// buffers of equal size, it is the most recently used one, which is likely to be in a CPU cache.
 fn place_of_smallest(length: usize, block_bytes: usize, free: impl Iterator<Item = usize>) -> Option<usize> {
     let usual = length.max(STEP_BYTES).max(block_bytes);
     let fit = free.enumerate().filter(|(_, bytes)| *bytes >= length && bytes / WASTE <= usual);
@@ -160,11 +162,11 @@ fn smallest(length: usize, block_bytes: usize, free: &mut Vec<Buffer>) -> Option
     Some(free.remove(place))
 }
 
-/// Room for one block. The buffer returns to the pool when the block is dropped.
+/// Space for one block. Its buffer returns to the pool when the block is dropped.
 #[derive(Debug)]
 pub struct BlockRoom {
     buffer: Buffer,
-    /// Where the block lies in the buffer.
+    /// The position of the block in the buffer.
     place: Range<usize>,
     buffers: Arc<BlockBuffers>,
 }
@@ -175,7 +177,7 @@ impl BlockRoom {
         Self { buffer, place: start..start + length, buffers: Arc::clone(buffers) }
     }
 
-    /// Returns the block, filled.
+    /// Returns the filled block.
     pub fn freeze(self) -> Bytes {
         Bytes::from_owner(self)
     }
@@ -196,7 +198,7 @@ impl AsMut<[u8]> for BlockRoom {
 impl Drop for BlockRoom {
     fn drop(&mut self) {
         let mut free = self.buffers.lock();
-        // A scan that held many blocks at once does not leave all of their memory here.
+        // The pool does not keep all memory of a scan that once held many blocks.
         let all_kept = self.buffer.len() + free.iter().map(Buffer::len).sum::<usize>();
         if free.len() < self.buffers.most && self.buffer.len() <= MAX_BUFFER_BYTES && all_kept <= MAX_POOL_BYTES {
             free.push(std::mem::take(&mut self.buffer));

@@ -1,7 +1,7 @@
 //! Local files.
 //!
 //! Files are read in large aligned blocks, see [`crate::io::page_cache`], so that a scan waits for
-//! the disk only where the disk is slower than the scan.
+//! the disk only if the disk is slower than the scan.
 
 use std::fs::File;
 use std::io::{self, Error as IoError, ErrorKind as IoErrorKind};
@@ -20,26 +20,26 @@ use crate::io::buffer_pool::BlockBuffers;
 use crate::io::page_cache::{BlockFile, file_blocks, file_ranges, ranges_at_hand, read_cached};
 use crate::io::reader::{ObjectReader, ReadAtHand};
 
-/// Block size; blocks end at multiples of it. Two blocks fit into a core's second-level cache: one
-/// that is scanned and one that is copied out of the page cache.
+/// The size of blocks, which end at multiples of it. Two blocks fit into a core's second-level
+/// cache: one that is scanned, and one that is copied out of the page cache.
 const BLOCK_BYTES: u64 = 512 * 1024;
 
-/// Blocks being read or waiting to be taken.
+/// The number of blocks that are being read or waiting to be consumed.
 const READ_AHEAD: usize = 6;
 
-/// Number of pooled buffers for blocks.
+/// The number of pooled buffers for blocks.
 const BLOCK_BUFFERS: usize = 2 * (READ_AHEAD + 1);
 
-/// Number of pooled buffers for ranges.
+/// The number of pooled buffers for ranges.
 const RANGE_BUFFERS: usize = 8;
 
-/// A local file. It is opened once: replacing the file does not affect a running scan.
+/// A local file. It is opened once, so replacing the file does not affect a running scan.
 #[derive(Clone, Debug)]
 pub struct LocalFile {
     location: Arc<str>,
     file: Arc<OpenFile>,
     size: u64,
-    /// Buffer pools of blocks and of ranges.
+    /// The buffer pools for blocks and for ranges.
     blocks: Arc<BlockBuffers>,
     ranges: Arc<BlockBuffers>,
 }
@@ -62,14 +62,14 @@ impl BlockFile for OpenFile {
 }
 
 impl LocalFile {
-    /// Opens the file at `path`. Messages call it `location`.
+    /// Opens the file at `path`. Errors refer to it as `location`.
     pub fn open(path: impl AsRef<Path>, location: impl Into<Arc<str>>) -> Result<Self> {
         let location = location.into();
         let file = File::open(path).map_err(|error| io_error(&location, error))?;
         Self::opened(file, location)
     }
 
-    /// Wraps an open file. Messages call it `location`.
+    /// Wraps an open file. Errors refer to it as `location`.
     pub fn opened(file: File, location: impl Into<Arc<str>>) -> Result<Self> {
         let location = location.into();
         let metadata = file.metadata().map_err(|error| io_error(&location, error))?;

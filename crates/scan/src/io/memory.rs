@@ -21,18 +21,18 @@ pub struct InMemory {
 }
 
 impl InMemory {
-    /// Wraps `bytes`. Messages call them `location`.
+    /// Wraps `bytes`. Errors refer to them as `location`.
     pub fn new(location: impl Into<String>, bytes: impl Into<Bytes>) -> Self {
         Self { location: location.into(), bytes: bytes.into(), piece_bytes: 64 * 1024, at_hand: false }
     }
 
-    /// Splits streams into pieces of `piece_bytes`.
+    /// Makes streams return pieces of `piece_bytes`.
     #[must_use]
     pub fn with_piece_bytes(self, piece_bytes: usize) -> Self {
         Self { piece_bytes: piece_bytes.max(1), ..self }
     }
 
-    /// Allows reads piece by piece, like a cached file.
+    /// Allows piecewise reads without waiting, as for a cached file.
     #[must_use]
     pub fn like_a_cached_file(self) -> Self {
         Self { at_hand: true, ..self }

@@ -1,4 +1,4 @@
-//! Where the bytes of objects come from, and the buffers they are read into.
+//! Sources of the bytes of objects, and the buffers into which they are read.
 
 pub(crate) mod buffer_pool;
 pub(crate) mod local;

@@ -1,10 +1,11 @@
-//! Reading a file block by block: cached blocks at once on the calling thread, others ahead on
+//! Reading a file block by block: cached blocks at once on the calling thread, others in advance on
 //! blocking threads.
 //!
-//! Copying a block out of the page cache on another thread costs two context switches and moves the
-//! block between cores. Only the kernel knows what is cached; it is asked for each block. After a
-//! miss it is not asked again for some bytes: few after the first miss, since a file that was read
-//! minutes ago may lack a page here and there, and more as misses continue.
+//! To copy a block out of the page cache on another thread would cost two context switches and move
+//! the block between cores. Only the kernel can say what is cached, so it is queried for each
+//! block. After a miss it is not queried for a number of bytes. That number is small after the
+//! first miss, since a file that was read minutes ago may lack a few pages, and grows if misses
+//! continue.
 
 use std::fs::File;
 use std::io;
@@ -20,34 +21,35 @@ use tokio::task::{consume_budget, spawn_blocking};
 use crate::io::buffer_pool::{BlockBuffers, BlockRoom};
 use crate::io::reader::ReadAtHand;
 
-/// Maximum bytes that are read ahead after misses before the kernel is asked again.
+/// The maximum number of bytes that are read on blocking threads before the kernel is queried
+/// again.
 const WAITED_BYTES: u64 = 16 * 1024 * 1024;
 
-/// Distance between probes of a range: the kernel's usual read-ahead.
+/// The distance between the bytes of a range that are tested: the kernel's usual read-ahead.
 const LOOK_BYTES: usize = 128 * 1024;
 
 /// Maximum number of uncached ranges that are read in parallel.
 const MAX_PARALLEL_RANGES: usize = 4;
 
-/// A file, or a source like one.
+/// A file, or a similar source.
 pub trait BlockFile: Send + Sync + 'static {
-    /// Fills `block` with the bytes at `at`. May block.
+    /// Fills `block` with the bytes at offset `at`. May block.
     fn read(&self, at: u64, block: &mut [u8]) -> io::Result<()>;
 
-    /// Reads the cached prefix of that, see [`read_cached`].
+    /// Reads only the cached prefix of these bytes, see [`read_cached`]. Returns its length.
     fn read_cached(&self, at: u64, block: &mut [u8]) -> io::Result<usize>;
 
-    /// True if the byte at `at` is known to be cached.
+    /// Returns whether the byte at `at` is certainly cached.
     fn is_cached(&self, at: u64) -> bool {
         matches!(self.read_cached(at, &mut [0]), Ok(1))
     }
 
-    /// Length of a block that begins at `at`.
+    /// Returns the length of the block that begins at `at`.
     fn block_bytes(&self, at: u64) -> u64;
 }
 
-/// Returns the bytes of `range` in blocks, reading up to `ahead` of them in advance. Pass the same
-/// `buffers` for all ranges of a file: fresh memory costs more than reading into it.
+/// Streams the bytes of `range` in blocks, of which up to `ahead` are read in advance. Pass the
+/// same `buffers` for all ranges of a file, since allocating fresh memory costs more than reading.
 pub fn file_blocks<F: BlockFile>(
     file: Arc<F>,
     range: Range<u64>,
@@ -65,13 +67,13 @@ type Blocks = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send + Sync>>;
 
 struct FileBlocks<F> {
     file: Arc<F>,
-    /// What is not yet read or being read.
+    /// The range that is not yet read or being read.
     range: Range<u64>,
     ahead: usize,
     buffers: Arc<BlockBuffers>,
-    /// Reads under way after a block that was not cached.
+    /// The blocks that are being read on blocking threads, after a cache miss.
     waited_for: Option<Blocks>,
-    /// Bytes read on blocking threads since a whole block was cached.
+    /// The number of bytes read on blocking threads since the last block that was fully cached.
     missing: u64,
 }
 
@@ -86,14 +88,14 @@ impl<F: BlockFile> FileBlocks<F> {
         if self.range.is_empty() {
             return Ok(None);
         }
-        // A task that never waits yields all the same.
+        // A task that never waits still has to yield.
         consume_budget().await;
         if let Some(block) = self.cached()? {
             return Ok(Some(block));
         }
         let start = self.range.start;
         let wanted = self.range.end.min(start.saturating_add(self.missing.clamp(1, WAITED_BYTES)));
-        // Whole blocks.
+        // Extended to whole blocks.
         let mut end = start;
         while end < wanted {
             end = end.saturating_add(self.file.block_bytes(end).max(1));
@@ -137,10 +139,10 @@ fn waited_for<F: BlockFile>(
     stream::iter(blocks).map(move |block| read_block(&file, block, &buffers)).buffered(ahead.max(1))
 }
 
-/// Returns the bytes of each range; uncached ones are read a few at a time.
+/// Returns the bytes of each range. Uncached ranges are read in parallel, a few at a time.
 ///
-/// Cached bytes are copied on this thread: moving the work to another one would evict the scan from
-/// the caches.
+/// Cached bytes are copied on this thread: copying them on another thread would evict the data of
+/// the scan from the CPU's caches.
 pub async fn file_ranges<F: BlockFile>(
     file: &Arc<F>,
     ranges: Vec<Range<u64>>,
@@ -160,8 +162,8 @@ pub async fn file_ranges<F: BlockFile>(
     stream::iter(rooms).map(whole).buffered(MAX_PARALLEL_RANGES).try_collect().await
 }
 
-/// Returns a function that reads these ranges piece by piece, if the kernel has them cached.
-/// `explain` converts errors.
+/// Returns a function that reads these ranges piece by piece; `None` unless the kernel has them
+/// cached. `explain` converts errors.
 pub fn ranges_at_hand<F: BlockFile>(
     file: Arc<F>,
     ranges: &[Range<u64>],
@@ -173,7 +175,7 @@ pub fn ranges_at_hand<F: BlockFile>(
     Some(Arc::new(move |at, bytes| read_through(&*file, at, bytes).map_err(&explain)))
 }
 
-/// True if the kernel has these ranges cached, judged by probes.
+/// Returns whether the kernel has these ranges cached. Only some of the bytes are tested.
 fn are_cached<F: BlockFile>(file: &F, ranges: &[Range<u64>]) -> bool {
     let looks = |range: &Range<u64>| {
         let last = range.end.checked_sub(1).filter(|last| range.start <= *last);
@@ -182,7 +184,7 @@ fn are_cached<F: BlockFile>(file: &F, ranges: &[Range<u64>]) -> bool {
     ranges.iter().flat_map(looks).all(|at| file.is_cached(at))
 }
 
-/// Fills `block` with the bytes at `at`: the cached prefix first, then the rest with a blocking
+/// Fills `block` with the bytes at `at`: first the cached prefix, then the rest with a blocking
 /// read.
 fn read_through<F: BlockFile>(file: &F, at: u64, block: &mut [u8]) -> io::Result<()> {
     let read = file.read_cached(at, block)?;
@@ -202,14 +204,14 @@ fn read_block<F: BlockFile>(
     async move { read?.await }
 }
 
-/// Allocated by the calling thread, not by the one that reads: allocators keep memory per thread,
-/// and there are dozens of blocking threads, mostly idle.
+/// Allocates space for a range on the calling thread, instead of the thread that reads. Allocators
+/// keep memory per thread, and there are dozens of blocking threads, most of them idle.
 fn room_for(range: &Range<u64>, buffers: &Arc<BlockBuffers>) -> io::Result<BlockRoom> {
     let length = usize::try_from(range.end.saturating_sub(range.start)).map_err(io::Error::other)?;
     Ok(buffers.room(length, range.start))
 }
 
-/// Reads the rest of a block at `start`, after its cached prefix, on a blocking thread.
+/// Reads a block at `start` on a blocking thread, after its cached prefix of `read` bytes.
 fn read_rest<F: BlockFile>(
     file: &Arc<F>,
     start: u64,
@@ -224,8 +226,8 @@ fn read_rest<F: BlockFile>(
     async move { rest.await.map_err(io::Error::other)? }
 }
 
-/// Reads the cached prefix of the bytes at `at`, at most until `block` is full. Never waits for a
-/// disk; reads nothing where the system does not support it.
+/// Reads the cached prefix of the bytes at `at`, up to the length of `block`, and returns its
+/// length. Never waits for a disk. Returns 0 if the system does not support this.
 pub fn read_cached(file: &File, at: u64, block: &mut [u8]) -> usize {
     #[cfg(target_os = "linux")]
     {
@@ -234,7 +236,7 @@ pub fn read_cached(file: &File, at: u64, block: &mut [u8]) -> usize {
         while let Some(rest) = block.get_mut(done..).filter(|rest| !rest.is_empty()) {
             match preadv2(file, &mut [io::IoSliceMut::new(rest)], at + done as u64, ReadWriteFlags::NOWAIT) {
                 Ok(more) if more > 0 => done += more,
-                // Errors are reported by the blocking read.
+                // An error will be reported by the blocking read.
                 _ => break,
             }
         }
@@ -254,7 +256,7 @@ mod tests {
 
     use super::*;
 
-    /// A file of which these bytes are not in memory.
+    /// A file of which some bytes are not in memory.
     struct Partly {
         file: File,
         missing: Range<u64>,
@@ -295,7 +297,7 @@ mod tests {
             (0..21_000, all.clone(), 21),
             (7..20_999, all.clone(), 21),
             (7..20_999, 2_500..21_000, 19),
-            // What comes after a few missing bytes is not waited for.
+            // Bytes after a short miss are not read on blocking threads.
             (0..21_000, 2_500..2_510, 1),
             (0..21_000, 3_000..6_001, 4),
             (0..21_000, 0..0, 0),
@@ -327,7 +329,7 @@ mod tests {
         std::fs::write(file.path(), b"0123456789").unwrap();
         let mut block = [0; 20];
         let read = read_cached(file.as_file(), 3, &mut block);
-        // Temporary folders may lie where the kernel cannot tell.
+        // A temporary folder may be on a file system for which the kernel cannot tell.
         assert!(read == 0 || block[..read] == *b"3456789", "{read}");
     }
 }

@@ -11,21 +11,21 @@ use crate::expr::work::Work;
 use crate::runtime::memory::MemoryBudget;
 
 pub(crate) struct AggregatePlan {
-    /// Empty: all rows are one group, which exists without rows, too.
+    /// The group keys. If empty, all rows form one group, which exists even without rows.
     pub(crate) groups: Vec<NamedExpr>,
     pub(crate) calls: Vec<AggregateCall>,
-    /// Schema of the batches that are aggregated.
+    /// The schema of the batches that are aggregated.
     pub(crate) schema: SchemaRef,
-    /// Accounts for groups.
+    /// The memory budget for groups.
     pub(crate) memory: MemoryBudget,
-    /// Bytes of intermediate text per row.
+    /// The bytes of intermediate text per row.
     pub(crate) weight: Option<RowWeight>,
-    /// Work per row.
+    /// The work per row.
     pub(crate) work: Work,
 }
 
 impl AggregatePlan {
-    /// Returns the plan for batches of `schema`.
+    /// Creates the plan for batches of `schema`.
     pub(crate) fn new(
         groups: &[NamedExpr],
         calls: &[AggregateCall],
@@ -40,5 +40,5 @@ impl AggregatePlan {
     }
 }
 
-/// Result columns, and their number of rows.
+/// The columns of a result, and their number of rows.
 pub(crate) type Results = (Vec<ArrayRef>, usize);

@@ -1,4 +1,5 @@
-//! What a fragment does with the rows that pass: project, aggregate, group, order and limit.
+//! The operators on the rows that pass the predicate: projection, aggregation, grouping, order and
+//! limit.
 
 pub(crate) mod aggregate;
 pub(crate) mod aggregate_plan;

@@ -25,7 +25,7 @@ impl PartialAggregate {
         HashAggregate::new(Arc::clone(plan), memory).map(|groups| Self::OfGroups(Box::new(groups)))
     }
 
-    /// The columns of the result.
+    /// Returns the fields of the result.
     pub(crate) fn fields(&self) -> Vec<Field> {
         match self {
             Self::OfAll(all) => all.iter().map(Accumulator::field).collect(),
@@ -33,8 +33,8 @@ impl PartialAggregate {
         }
     }
 
-    /// Adds all rows of a batch. With partial memory, groups that are no longer held may be
-    /// returned.
+    /// Adds all rows of a batch. With [`Memory::Partial`](super::group::hash_aggregate::Memory),
+    /// may return groups that were flushed.
     pub(crate) fn update(&mut self, batch: &RecordBatch) -> Result<Option<Results>> {
         match self {
             Self::OfAll(all) => all.iter_mut().try_for_each(|one| one.update(batch)).map(|()| None),
@@ -42,7 +42,7 @@ impl PartialAggregate {
         }
     }
 
-    /// Merges a partial aggregate of later rows, which holds all of its groups.
+    /// Merges a partial aggregate of later rows, which must hold all of its groups.
     pub(crate) fn merge(&mut self, later: Self) -> Result<()> {
         match (self, later) {
             (Self::OfAll(all), Self::OfAll(later)) => all.iter_mut().zip(later).try_for_each(|(a, b)| a.merge(b)),
@@ -63,7 +63,7 @@ impl PartialAggregate {
 pub(crate) struct PieceAggregate {
     plan: Arc<AggregatePlan>,
     totals: PartialAggregate,
-    /// Number of its rows.
+    /// The number of rows of the piece.
     rows: usize,
 }
 
@@ -76,7 +76,7 @@ impl PieceAggregate {
         let rows = batch.num_rows();
         self.rows += rows;
         let at_once = self.plan.weight.as_ref().map_or(rows, |weight| weight.rows_at_once(batch)).clamp(1, rows.max(1));
-        // Memory that holds all groups passes none on.
+        // With memory for all groups, no groups are passed on.
         let totals = &mut self.totals;
         (0..rows).step_by(at_once).try_for_each(|first| {
             let piece = batch.slice(first, at_once.min(rows - first));
@@ -91,8 +91,8 @@ impl PieceAggregate {
         }
     }
 
-    /// True if most rows have a group of their own, so that further rows should be passed on
-    /// unaggregated.
+    /// Returns whether most rows have a group of their own, so that further rows should be passed
+    /// on without aggregation.
     pub(crate) fn are_many(&self) -> bool {
         match &self.totals {
             PartialAggregate::OfAll(_) => false,

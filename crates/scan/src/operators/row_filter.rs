@@ -1,4 +1,4 @@
-//! The rows that a scan selects, in the form that decoders use.
+//! The selection of rows of a scan, in the form that decoders use.
 
 use std::sync::Arc;
 
@@ -13,17 +13,17 @@ use crate::expr::lower::check_depth;
 use crate::operators::top_k::live::{FirstRows, LiveBound};
 use crate::operators::top_k::threshold::Threshold;
 
-/// The selected rows, over the columns that are read.
+/// The conditions for rows to be selected, over the columns that are read.
 #[derive(Debug, Default)]
 pub(crate) struct RowFilter {
-    /// Only rows for which this is TRUE.
+    /// If given, only rows for which this is TRUE are selected.
     pub(crate) predicate: Option<Expr>,
-    /// Only the first rows in an order.
+    /// If given, only the first rows in this order are selected.
     pub(crate) first: Option<FirstRows>,
 }
 
 impl RowFilter {
-    /// The columns that decide whether a row is selected.
+    /// Returns the columns that decide whether a row is selected.
     pub(crate) fn columns(&self) -> Vec<usize> {
         let of_predicate = self.predicate.iter().flat_map(Expr::columns);
         let mut columns: Vec<usize> =
@@ -40,7 +40,7 @@ pub(crate) enum RowCondition {
 }
 
 impl RowCondition {
-    /// The rows for which it holds, without NULLs.
+    /// Returns for each row whether the condition holds. The result has no NULLs.
     pub(crate) fn matches(&self, batch: &RecordBatch) -> Result<BooleanArray> {
         match self {
             Self::Predicate(predicate) => predicate.matches(batch),
@@ -49,7 +49,8 @@ impl RowCondition {
     }
 }
 
-/// Narrows the fragment to the columns it reads: their schema, the selected rows, and the output.
+/// Narrows the fragment to the columns that it reads. Returns their schema, the selection of rows,
+/// and the output.
 pub(crate) fn narrow(fragment: &Fragment, threshold: &Arc<Threshold>) -> Result<(SchemaRef, RowFilter, Output)> {
     if let Some(predicate) = &fragment.predicate {
         check_depth(predicate)?;

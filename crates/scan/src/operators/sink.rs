@@ -1,4 +1,4 @@
-//! The last steps of a fragment: project or aggregate, order, limit, and a last projection.
+//! The last steps of a fragment: projection or aggregation, order, limit, and a final projection.
 
 use std::sync::Arc;
 
@@ -21,26 +21,26 @@ use crate::runtime::memory::MemoryBudget;
 
 /// Options of the last steps.
 pub(crate) struct SinkOptions {
-    /// Maximum bytes of groups, beyond which groups are returned partially aggregated.
+    /// The maximum bytes of groups. Beyond it, groups are returned partially aggregated.
     pub(crate) partial_group_bytes: Option<usize>,
     /// Whether more rows than the limit may be returned if the first rows take too much memory.
     pub(crate) passes_on_first_rows: bool,
-    /// Shared by scans that work on one order with a limit.
+    /// Shared by scans that compute the same ORDER BY … LIMIT.
     pub(crate) threshold: Arc<Threshold>,
-    /// Accounts for groups and first rows.
+    /// The memory budget for groups and first rows.
     pub(crate) memory: MemoryBudget,
 }
 
 /// The last steps for the rows that passed the predicate.
 pub(crate) struct Sink {
-    /// The schema before the last projection.
+    /// The schema before the final projection.
     schema: SchemaRef,
     step: Step,
     top: Option<TopK>,
-    /// Number of rows that may still be returned.
+    /// The number of rows that may still be returned.
     remaining: u64,
     last: Option<Last>,
-    /// Bytes of intermediate text per row.
+    /// The bytes of intermediate text per row.
     weight: Option<RowWeight>,
 }
 
@@ -55,8 +55,8 @@ struct Last {
 }
 
 impl Sink {
-    /// Returns the steps for `output`, rewritten to batches of `input`. `schema` is that of the
-    /// results, see [`crate::output_schema`].
+    /// Creates the steps for `output`, which must be rewritten to batches of `input`. `schema` is
+    /// the schema of the results, see [`crate::output_schema`].
     pub(crate) fn new(
         fragment: &Fragment,
         output: &Output,
@@ -64,7 +64,7 @@ impl Sink {
         schema: SchemaRef,
         options: &SinkOptions,
     ) -> Result<Self> {
-        // Order, limit and last projection need complete groups.
+        // Order, limit and final projection require complete groups.
         let whole = !fragment.order.is_empty() || fragment.limit.is_some() || fragment.project.is_some();
         let memory = options.partial_group_bytes.filter(|_| !whole).map_or(Memory::Whole, Memory::Partial);
         let evaluators = |columns: &[NamedExpr], over: &SchemaRef| -> Result<Vec<Evaluator>> {
@@ -98,23 +98,23 @@ impl Sink {
         Ok(Self { schema: inner, step, top, remaining: fragment.limit.unwrap_or(u64::MAX), last, weight })
     }
 
-    /// True if further rows cannot change the result.
+    /// Returns whether further rows cannot change the result.
     pub(crate) fn is_full(&self) -> bool {
         self.remaining == 0
     }
 
-    /// Number of rows of the batch that are processed at a time.
+    /// Returns the number of rows of the batch to process at a time.
     pub(crate) fn rows_at_once(&self, batch: &RecordBatch) -> usize {
         let rows = match &self.step {
             Step::Aggregate(_, plan) => plan.work.rows_at_once(batch),
-            // Evaluators slice by themselves.
+            // Evaluators split batches themselves.
             Step::Project(_) => batch.num_rows(),
         };
         self.weight.as_ref().map_or(rows, |weight| weight.rows_at_once(batch).min(rows))
     }
 
-    /// Processes rows. A projection without an order returns results, and so does a step that holds
-    /// too much.
+    /// Processes a batch. Returns results for a projection without an order, and when a step had to
+    /// release memory.
     pub(crate) fn push(&mut self, batch: &RecordBatch) -> Result<Option<RecordBatch>> {
         let columns = match &mut self.step {
             Step::Aggregate(totals, _) => {
@@ -128,7 +128,7 @@ impl Sink {
             let mut values = Vec::with_capacity(columns.len());
             for column in columns.iter() {
                 let value = column.evaluate(batch)?;
-                // Plain columns share their bytes.
+                // Plain columns share their memory with the batch.
                 if !column.is_column() {
                     bytes += value.get_array_memory_size();
                 }
@@ -141,7 +141,7 @@ impl Sink {
         };
         if let Some(top) = &mut self.top {
             let passed_on = top.push(project(batch)?)?;
-            // The rows are added: they must not be pushed again.
+            // The rows were already added, so they must not be pushed again.
             return passed_on.map(|batch| self.last(batch).map_err(for_good)).transpose();
         }
         let rows = usize::try_from(self.remaining).unwrap_or(usize::MAX).min(batch.num_rows());
@@ -162,12 +162,12 @@ impl Sink {
         }
     }
 
-    /// True if rows that failed with this error may be pushed again, fewer at a time.
+    /// Returns whether rows that failed with this error may be pushed again, fewer at a time.
     pub(crate) fn may_retry(&self, error: &Error) -> bool {
         matches!(self.step, Step::Project(_)) && error.kind() == ErrorKind::Limit && error.code() == too_large().code()
     }
 
-    /// Returns the results that need all rows.
+    /// Returns the results that depend on all rows.
     pub(crate) fn finish(mut self) -> Result<Option<RecordBatch>> {
         let step = std::mem::replace(&mut self.step, Step::Project(vec![]));
         let (columns, rows) = match step {
@@ -196,12 +196,12 @@ impl Sink {
     }
 }
 
-/// The same error, not to be retried.
+/// Returns the same error without the code that allows a retry.
 fn for_good(error: Error) -> Error {
     Error::new(error.kind(), error.message().to_owned()).with_source(error)
 }
 
-/// The schema of `output` over `input`.
+/// Returns the schema of `output` over `input`.
 pub(crate) fn schema_of(output: &Output, input: &SchemaRef) -> Result<SchemaRef> {
     let fields: Vec<Field> = match output {
         Output::Rows(columns) => columns
@@ -219,7 +219,7 @@ pub(crate) fn schema_of(output: &Output, input: &SchemaRef) -> Result<SchemaRef>
     Ok(Arc::new(Schema::new(fields)))
 }
 
-/// The schema of the results of the fragment.
+/// Returns the schema of the fragment's results.
 pub(crate) fn result_schema(fragment: &Fragment) -> Result<SchemaRef> {
     let output = schema_of(&fragment.output, &fragment.schema)?;
     match &fragment.project {

@@ -10,7 +10,7 @@ pub(crate) fn explain(location: &str, error: ParquetError) -> Error {
             Ok(ours) => *ours,
             Err(other) => contradiction(location).with_source(other),
         },
-        // Codecs and encodings that are not built in.
+        // Codecs and encodings that are not compiled in.
         ParquetError::NYI(what) => {
             let code = if what.to_lowercase().contains("codec") || what.contains("ompression") {
                 "ParquetUnsupportedCompressionCodec"
@@ -23,12 +23,12 @@ pub(crate) fn explain(location: &str, error: ParquetError) -> Error {
     }
 }
 
-/// Wraps an error on its way through the library; [`explain`] unwraps it.
+/// Wraps an error so that it passes through the library; [`explain`] unwraps it.
 pub(crate) fn external(error: impl std::error::Error + Send + Sync + 'static) -> ParquetError {
     ParquetError::External(Box::new(error))
 }
 
-/// Fails if the task was interrupted.
+/// Returns an error if the task was interrupted.
 pub(crate) fn check_interrupt() -> Result<(), ParquetError> {
     crate::runtime::interrupt::check_interrupt().map_err(external)
 }

@@ -1,4 +1,5 @@
-//! The plan of a Parquet scan, shared by all row groups of a file and all scans of a fragment.
+//! The plan of a Parquet scan, shared by all row groups of a file and by scans of the same
+//! fragment.
 
 use std::sync::Arc;
 
@@ -15,19 +16,20 @@ use crate::parquet::decode::levels::is_flat;
 use crate::parquet::prune::row_groups::may_match;
 use crate::parquet::stages::{Stage, stages};
 
-/// Maximum number of column sets that are cached: row groups of a file are mostly alike.
+/// The maximum number of column sets whose decoders are cached. Most row groups of a file need the
+/// same set.
 const MAX_SETS: usize = 8;
 
-/// Maximum number of cached plans of a fragment: about as many objects are scanned at a time as
-/// there are cores.
+/// The maximum number of cached plans of a fragment. About as many objects are scanned at the same
+/// time as there are cores.
 const MAX_PLANS: usize = 16;
 
-/// A plan holds the footer. One with more column chunks takes some megabytes, and is the only one
-/// cached.
+/// The number of column chunks from which a plan counts as large. It contains the footer, which
+/// then takes some megabytes, so it is the only plan that is cached.
 const MIN_CHUNKS_OF_LARGE: usize = 4096;
 
-/// The input of a plan: the `wanted` rows of `schema`, which are columns of `table`, the `output`
-/// columns, those of them that may be `dictionaries`, and the footer.
+/// The input of a plan: the columns `schema` to read, of all columns in `table`; the `wanted` rows;
+/// the `output` columns and those of them that may be `dictionaries`; and the footer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Planned<'a> {
     pub(crate) location: &'a str,
@@ -45,29 +47,29 @@ pub(crate) struct Plan {
     metadata: Arc<ParquetMetaData>,
     predicate: Option<Expr>,
     pub(crate) file: FileSchema,
-    /// All columns that are read, under the table's names.
+    /// All columns that are read, under their names in the table.
     pub(crate) declared: SchemaRef,
-    /// The same under the file's names; the output columns, and those of them that may be
-    /// dictionaries.
+    /// The same columns under their names in the file; the indexes of the output columns, and of
+    /// those that may be dictionaries.
     pub(crate) schema: SchemaRef,
     pub(crate) output: Vec<usize>,
     pub(crate) dictionaries: Vec<usize>,
     pub(crate) stages: Vec<Stage>,
-    /// The bound of the first rows in an order, and the column they are ordered by.
+    /// The bound on the first rows of an order, and the column that it is about.
     pub(crate) first: Option<(LiveBound, Field)>,
-    /// Output columns that may be read as dictionary codes.
+    /// Output columns that may be read directly from their pages.
     pub(crate) singles: Vec<Single>,
-    /// Leaf indexes of all columns that are read.
+    /// The leaf indexes of all columns that are read.
     pub(crate) leaves: Vec<usize>,
-    /// For each row group, whether it may hold rows that pass, by statistics.
+    /// For each row group, whether its statistics allow rows that pass.
     kept: Vec<bool>,
-    /// Sets of columns that were decoded together before.
+    /// Decoders for sets of columns that were decoded together before.
     together: Latest<(Vec<usize>, Arc<Columns>)>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Single {
-    /// Its index among the columns that are read, and its leaf index in the file.
+    /// The index among the columns that are read, and the leaf index in the file.
     pub(crate) index: usize,
     pub(crate) leaf: usize,
     pub(crate) columns: Columns,
@@ -110,27 +112,29 @@ impl Plan {
         })
     }
 
-    /// True if a plan of `of` would be the same, whatever the location of the object.
+    /// Returns whether a plan for `of` would be equal to this one. The location of the object is
+    /// ignored.
     fn is_of(&self, of: Planned<'_>) -> bool {
         Arc::ptr_eq(&self.metadata, of.metadata)
             && (&self.declared, &self.predicate) == (of.schema, &of.wanted.predicate)
             && (self.output.as_slice(), self.dictionaries.as_slice()) == (of.output, of.dictionaries)
     }
 
-    /// True if statistics leave the row group.
+    /// Returns whether statistics allow rows of this row group to pass.
     pub(crate) fn is_kept(&self, group: usize) -> bool {
         self.kept.get(group).copied().unwrap_or(true)
     }
 
-    /// True if the page index may rule out pages. If values are clustered, whole row groups show
-    /// it: if none was ruled out, pages will not be either, and reading the page index takes a
-    /// while. Decided by the file and not by the scanned piece, so that the bytes read do not
-    /// depend on the pieces.
+    /// Returns whether the page index may exclude pages.
+    ///
+    /// If values are clustered, statistics exclude whole row groups, too. If none was excluded, the
+    /// page index will not exclude pages either, and reading it takes a while. The decision is for
+    /// the whole file, so that the bytes read do not depend on the pieces in which it is scanned.
     pub(crate) fn may_rule_out_pages(&self) -> bool {
         self.kept.len() == 1 || self.kept.contains(&false)
     }
 
-    /// The decoder of these columns together.
+    /// Returns a decoder for these columns together.
     pub(crate) fn columns(&self, location: &str, indexes: &[usize]) -> Result<Arc<Columns>> {
         let decoder = || {
             let declared = self.schema.project(indexes).map_err(from_arrow)?;
@@ -142,7 +146,7 @@ impl Plan {
 }
 
 impl Single {
-    /// `None` if it is a list or a struct, or not in the file.
+    /// Returns `None` if the column is a list or a struct, or not in the file.
     fn new(location: &str, index: usize, schema: &SchemaRef, file: &FileSchema) -> Result<Option<Self>> {
         let declared = schema.project(&[index]).map_err(from_arrow)?;
         let columns = Columns::new(location, Arc::new(declared), file)?;
@@ -154,21 +158,21 @@ impl Single {
     }
 }
 
-/// Recent plans of a fragment: each piece of an object is a scan of a few milliseconds, and a plan
-/// takes a tenth of one.
+/// Recent plans of a fragment. Each piece of an object is scanned in a few milliseconds, and
+/// creating a plan takes a tenth of a millisecond.
 #[derive(Debug, Default)]
 pub(crate) struct LastPlans(Latest<Arc<Plan>>);
 
 impl LastPlans {
-    /// True if there is a plan.
+    /// Returns whether there is a cached plan.
     pub(crate) fn is_made(&self) -> bool {
         !self.0.is_empty()
     }
 
-    /// Returns the cached plan of `of`, or a new one.
+    /// Returns the cached plan for `of`, or a new one.
     pub(crate) fn of(&self, of: Planned<'_>) -> Result<Arc<Plan>> {
         if of.wanted.first.is_some() {
-            // The bound of the first rows belongs to one scan.
+            // The bound on the first rows belongs to a single scan, so such a plan is not cached.
             return Plan::new(of).map(Arc::new);
         }
         let columns = of.metadata.file_metadata().schema_descr().num_columns();

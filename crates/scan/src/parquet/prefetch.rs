@@ -1,10 +1,10 @@
-//! Prefetching: the next row group is fetched while rows of the current one are decoded, unless it
-//! is cached and a second one would only take memory.
+//! Prefetching: the next row group is fetched while rows of the current one are decoded. Cached row
+//! groups are not prefetched, since a second one would only take memory.
 //!
-//! Fetching evaluates the predicate on its columns, so it runs on a task of the [`Spawner`], which
-//! accounts for it. With one thread for all scans, tasks would let scans of other requests in
-//! between, which evict this one from the caches: the scan then fetches by itself, and only
-//! requests bytes ahead.
+//! Fetching includes the evaluation of the predicate, so it runs on a task of the [`Spawner`],
+//! which accounts for its CPU time. If all scans share one thread, such a task would let scans of
+//! other requests run in between, which evict this scan from the CPU's caches. The scan then does
+//! the fetching itself, and only requests bytes in advance.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,8 +22,8 @@ use crate::runtime::interrupt::{Task, check_interrupt};
 use crate::runtime::spawner::Spawner;
 use crate::runtime::time_slice::TimeSlice;
 
-/// The rows of a row group, and their counts, which are added to those of the scan when they are
-/// asked for: prefetching depends on the page cache.
+/// The rows of a row group, and its counters. They are added to those of the scan only when the
+/// rows are consumed, since prefetching depends on the page cache.
 type Opened = (Result<Option<RowGroupOutput>>, ScanCounters);
 
 async fn open(groups: &Groups, part: RowGroupSlice) -> Opened {
@@ -31,14 +31,15 @@ async fn open(groups: &Groups, part: RowGroupSlice) -> Opened {
     (groups.open(part, &counters).await, counters)
 }
 
-/// The rows of a Parquet object. Holds one row group or slice, as stored, and the next.
+/// The rows of a Parquet object. Holds the stored bytes of one row group or slice, and of the next
+/// one.
 pub(crate) struct Prefetch {
     groups: Arc<Groups>,
     waiting: VecDeque<RowGroupSlice>,
-    /// The row group that is decoded, and whether any of its rows were asked for.
+    /// The row group that is being decoded, and whether any of its rows were consumed.
     current: Option<(RowGroupOutput, bool)>,
     next: Option<Fetching>,
-    /// Starts tasks that fetch; `None`: the scan does.
+    /// Starts tasks that fetch. With `None`, the scan fetches by itself.
     spawner: Option<Spawner>,
     slice: TimeSlice,
 }
@@ -48,7 +49,7 @@ enum Fetching {
         task: Task<()>,
         result: oneshot::Receiver<Opened>,
     },
-    /// A fetch that is done, or waits for bytes and continues when polled.
+    /// A fetch that is done, or that waits for bytes and continues when it is polled.
     Begun(BoxFuture<'static, Opened>),
 }
 
@@ -58,12 +59,13 @@ impl Prefetch {
         Self { groups, waiting, current: None, next: None, spawner, slice }
     }
 
-    /// Returns the next rows. Needs a Tokio runtime.
+    /// Returns the next rows. Must be called inside a Tokio runtime.
     pub(crate) async fn next(&mut self) -> Result<Option<RecordBatch>> {
         loop {
             check_interrupt()?;
             if let Some((rows, begun)) = &mut self.current {
-                // Not before the second batch: a LIMIT is often satisfied by the first.
+                // The next row group is fetched only with the second batch, since the first one
+                // often satisfies a LIMIT.
                 if std::mem::replace(begun, true) && self.next.is_none() && self.groups.are_waited_for() {
                     let part = self.waiting.pop_front();
                     self.next = part.map(|part| Fetching::begin(&self.groups, part, self.spawner.as_ref()));
@@ -73,7 +75,7 @@ impl Prefetch {
                     None => self.current = None,
                 }
             }
-            // Cached row groups need no waiting, and there may be no rows for long.
+            // Cached row groups never wait, and there may be no rows for a long time.
             self.slice.others().await;
             let (rows, counted) = if let Some(next) = self.next.take() {
                 next.wait().await?
@@ -99,7 +101,7 @@ impl Fetching {
             }
             Some(spawner) => {
                 let (done, result) = oneshot::channel();
-                // The scan may have been dropped.
+                // The scan may have been dropped meanwhile.
                 let task = spawner.spawn(async move { drop(done.send(opened.await)) });
                 Self::Task { task, result }
             }
@@ -113,7 +115,8 @@ impl Fetching {
         };
         match result.await {
             Ok(opened) => Ok(opened),
-            // The library panics on some damaged files; the caller reports damage, here as there.
+            // The library panics on some damaged files. The caller reports that as damage, as it
+            // does for its own panics.
             Err(_) => match task.await.map_err(tokio::task::JoinError::try_into_panic) {
                 Err(Ok(panic)) => std::panic::resume_unwind(panic),
                 Err(Err(error)) => Err(Error::internal("the task that reads a row group ended").with_source(error)),

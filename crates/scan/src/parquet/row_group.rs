@@ -1,5 +1,5 @@
-//! Reading a row group with late materialization: the predicate's columns first, the others where
-//! rows passed.
+//! Reading a row group with late materialization: first the columns of the predicate, then the
+//! other columns for the rows that passed.
 //!
 //! ```text
 //! rows that statistics leave ─► fetch the predicate's columns ─► stage after stage ─► rows that passed
@@ -7,8 +7,8 @@
 //!                                one batch after the other  ◄── fetch the other columns ◄─┘
 //! ```
 //!
-//! If no row passed, nothing else is fetched. Of the other columns only pages that hold such rows
-//! are decoded; if the file has a page index, only those are fetched.
+//! If no row passed, nothing else is fetched. For the other columns, only pages with rows that
+//! passed are decoded, and, if the file has a page index, only these are fetched.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -37,27 +37,27 @@ use crate::parquet::stages::Stage;
 use crate::runtime::interrupt::check_interrupt;
 use crate::runtime::memory::Reservation;
 
-/// Maximum bytes of predicate columns per row group that are kept for the output; others are
-/// decoded again, batch by batch.
+/// The maximum bytes of predicate columns that are held for the output, per row group. Columns
+/// beyond it are decoded again, batch by batch.
 const MAX_CACHED_BYTES: usize = 16 << 20;
 
-/// Bits per row of a row group in memory at once: rows that passed, those of a stage, and temporary
-/// copies.
+/// The bits per row of a row group in memory at the same time: for the rows that passed, those of a
+/// stage, and temporary copies.
 const BITS_PER_ROW: usize = 6;
 
 /// A condition is evaluated on a dictionary with at most this many values per remaining row.
 const MAX_VALUES_PER_ROW_TO_EVALUATE: usize = 2;
 
-/// Codes of a dictionary with more than this many values per row are looked up in the dictionary as
-/// stored.
+/// If a dictionary has more than this number of values per row, it is not decoded as a whole;
+/// values are looked up in their stored form.
 const MAX_VALUES_PER_ROW_TO_LOOK_UP: usize = 8;
 
-/// A row group, or a slice of a large one, and the rows of it that are read.
+/// A row group, or a slice of a large one, with the rows to read.
 #[derive(Clone, Debug)]
 pub(crate) struct RowGroupSlice {
     pub(crate) group: usize,
     pub(crate) rows: Rows,
-    /// True for the first slice of its row group.
+    /// True for the first slice of a row group.
     pub(crate) is_first: bool,
 }
 
@@ -74,7 +74,7 @@ impl Groups {
         Self { chunks, plan, batch_rows }
     }
 
-    /// True if recent fetches had to wait.
+    /// Returns whether the last fetch had to wait.
     pub(crate) fn are_waited_for(&self) -> bool {
         self.chunks.are_waited_for.load(Ordering::Relaxed)
     }
@@ -83,7 +83,7 @@ impl Groups {
         &self.chunks.counters
     }
 
-    /// Fetches and filters a row group; counts in `counters`. `None` if no row passes.
+    /// Fetches and filters a row group, counted in `counters`. Returns `None` if no row passes.
     pub(crate) async fn open(&self, part: RowGroupSlice, counters: &ScanCounters) -> Result<Option<RowGroupOutput>> {
         let groups = u64::from(part.is_first);
         if !self.may_hold_first(part.group)? {
@@ -93,7 +93,7 @@ impl Groups {
         counters.row_groups_scanned.fetch_add(groups, Ordering::Relaxed);
         counters.rows_scanned.fetch_add(part.rows.len() as u64, Ordering::Relaxed);
         let memory = self.chunks.memory.budget();
-        // A bit for each row, twice at each step.
+        // A bit for each row, twice in each step.
         let bits = self.chunks.memory.reserve(part.rows.of_group().div_ceil(8).saturating_mul(BITS_PER_ROW));
         let bits = bits.map_err(|error| self.explained(error))?;
         let kept = Kept { columns: Vec::new(), bytes: memory.empty() };
@@ -140,7 +140,7 @@ impl Groups {
         }
         let columns = self.plan.columns(location, &decoded)?;
         let (rows, wanted) = match columns.leaves.is_empty() {
-            // All columns are known.
+            // All columns are already decoded, or read directly from their pages.
             true => (Rows::all(passing.bits.count_set_bits()), None),
             false => passing.rows(),
         };
@@ -177,8 +177,9 @@ impl Groups {
         }))
     }
 
-    /// The output's columns in a row group, if they are so few bytes that it is better to read them
-    /// along with those of the predicate than to find out first whether they are needed.
+    /// Returns the output columns of a row group that should be fetched together with the
+    /// predicate's columns. It does so if they have so few bytes that this takes less time than an
+    /// additional request.
     fn worth_along(&self, group: usize) -> Result<Vec<usize>> {
         let reader = &self.chunks.reader;
         let most = reader.bytes_per_request();
@@ -194,7 +195,7 @@ impl Groups {
         Ok(if all <= most { leaves } else { vec![] })
     }
 
-    /// True if one of its rows may be among the first in the order, by the current bound.
+    /// Returns whether a row may be among the first rows of the order, by the current bound.
     fn may_hold_first(&self, group: usize) -> Result<bool> {
         let Some((bound, key)) = &self.plan.first else { return Ok(true) };
         let metadata = &self.chunks.metadata;
@@ -205,7 +206,7 @@ impl Groups {
         }
     }
 
-    /// Keeps the rows that pass the stage.
+    /// Narrows `passing` to the rows that pass the stage.
     fn pass(&self, stage: &Stage, fetched: &Fetched, passing: &mut Passing) -> Result<()> {
         if self.pass_by_pages(stage, fetched, passing)? {
             return Ok(());
@@ -246,15 +247,16 @@ impl Groups {
         Ok(())
     }
 
-    /// Keeps the rows that pass the stage, if the pages of its only column decide it without
-    /// decoding.
+    /// Like [`Self::pass`], if the pages of the stage's only column decide it without decoding
+    /// rows. Returns false if they do not.
     fn pass_by_pages(&self, stage: &Stage, fetched: &Fetched, passing: &mut Passing) -> Result<bool> {
         let (Some((leaf, _)), [index]) = (&stage.flat, stage.indexes.as_slice()) else { return Ok(false) };
         let explained = |error| self.explained(error);
         let pages = self.chunks.pages(fetched, *leaf).map_err(explained)?;
         let is_coded = pages.is_dictionary_only().unwrap_or_default();
         let is_decided = is_coded || stage.search.is_some();
-        // If few rows are left, their values are evaluated and not the whole dictionary.
+        // If few rows are left, evaluating their values is cheaper than evaluating the whole
+        // dictionary.
         let few = is_coded
             && passing.bits.count_set_bits().saturating_mul(MAX_VALUES_PER_ROW_TO_EVALUATE) < pages.dictionary_values();
         let pages = match is_decided && !few {
@@ -280,7 +282,7 @@ impl Groups {
         Ok(true)
     }
 
-    /// Keeps the rows that pass the stage, by their number in its only column.
+    /// Like [`Self::pass`], for a stage on a single column of fixed-width numbers.
     fn pass_numbers(&self, stage: &Stage, mut column: FixedWidth, index: usize, passing: &mut Passing) -> Result<()> {
         let (comes_out, schema) = (self.plan.output.contains(&index), stage.columns.schema());
         let (mut at, mut kept) = (0, Vec::new());
@@ -332,9 +334,10 @@ impl Groups {
         Ok(())
     }
 
-    /// Opens a column for reading directly: as dictionary codes if all its values have one, or as
-    /// fixed-width numbers. Returns the pages if it must be decoded. `row_bytes` is the size of a
-    /// row of all such columns.
+    /// Opens a column so that its rows are read directly from its pages: as dictionary codes if all
+    /// its values are in the dictionary, or as fixed-width numbers. Returns the pages if the column
+    /// must be decoded instead. `row_bytes` is the size of a row of all columns that are read
+    /// directly.
     fn direct(
         &self,
         single: &Single,
@@ -344,7 +347,8 @@ impl Groups {
     ) -> Result<std::result::Result<Direct, Pages>> {
         let is_coded = pages.is_dictionary_only().unwrap_or_default();
         let as_dictionary = self.plan.dictionaries.contains(&single.index);
-        // If few rows are left, values are decoded and not the whole dictionary.
+        // If few rows are left, decoding their values is cheaper than decoding the whole
+        // dictionary.
         let few = !as_dictionary && rows.saturating_mul(MAX_VALUES_PER_ROW_TO_LOOK_UP) < pages.dictionary_values();
         let pages = match is_coded && !few {
             true => pages,
@@ -362,7 +366,8 @@ impl Groups {
             return Ok(Err(pages));
         }
         *row_bytes = longer;
-        // A value that does not fit the declared type may belong to no relevant row.
+        // A value that does not fit the declared type is not an error if it belongs to no selected
+        // row.
         let memory = self.chunks.memory.budget();
         let values = pages.dictionary().and_then(|values| single.columns.decode_dictionary(values, memory).ok()?);
         let first =
@@ -399,12 +404,12 @@ impl Groups {
         counters: &ScanCounters,
     ) -> Result<Fetched> {
         let all = Rows::all(bits.len());
-        // Without a page index chunks are read as a whole.
+        // Without a page index, chunks are read as a whole.
         let rows = if self.chunks.metadata.offset_index().is_some() { all.passing(bits).0 } else { all };
         self.chunks.fetch(group, leaves, &rows, counters).await.map_err(|error| self.explained(error))
     }
 
-    /// Decodes columns, of which the pages of some are already `opened`.
+    /// Decodes columns. The pages of some of them are already `opened`.
     fn decode(
         &self,
         columns: &Columns,
@@ -418,32 +423,32 @@ impl Groups {
         };
         let pages: ::parquet::errors::Result<Vec<_>> = columns.leaves.iter().map(&mut pages).collect();
         let pages = pages.map_err(|error| self.explained(error))?;
-        // Rows without columns take no space, but each batch costs a step.
+        // Rows without columns take no space, but each batch has a cost.
         let batch_rows =
             if self.plan.output.is_empty() && pages.is_empty() { rows.len().max(1) } else { self.batch_rows };
         columns.decode(pages, rows, batch_rows, &self.chunks.memory)
     }
 }
 
-/// The rows of a row group that passed so far.
+/// The rows of a row group that have passed so far.
 struct Passing {
     /// A bit for each row of the row group.
     bits: BooleanBuffer,
-    /// Columns that are kept for the output.
+    /// Columns that are held for the output.
     kept: Kept,
 }
 
-/// Output columns that were decoded for the predicate, by index, of the rows that passed.
+/// Output columns that were decoded for the predicate, by index, with the rows that passed.
 struct Kept {
     columns: Vec<(usize, ArrayRef)>,
     bytes: Reservation,
 }
 
 impl Kept {
-    /// A reservation for a stage, with `bytes` more; `None` if they are too many to be kept.
+    /// Reserves `more` bytes for a stage. Returns `None` if they are too many to be held.
     fn room_for(&self, of_stage: Option<Reservation>, more: usize) -> Option<Reservation> {
         let of_stage = of_stage.filter(|stage| self.bytes.bytes() + stage.bytes() + more <= 2 * MAX_CACHED_BYTES)?;
-        // Once more while pieces are concatenated.
+        // While pieces are concatenated, a second copy exists.
         of_stage.grow(more.saturating_mul(2)).ok().map(|()| of_stage)
     }
 
@@ -451,13 +456,14 @@ impl Kept {
     fn add(&mut self, of_stage: &Reservation) {
         let bytes = of_stage.bytes();
         of_stage.shrink(bytes);
-        // It was available a moment ago; if it was taken since, the budget is exceeded for a while.
+        // The memory was available a moment ago. If it was taken since, the budget is exceeded for
+        // a while.
         let _ = self.bytes.grow(bytes);
     }
 }
 
 impl Passing {
-    /// The columns to decode, and the rows of them that are kept.
+    /// Returns the rows to decode, and which of them have passed.
     fn rows(&self) -> (Rows, Option<BooleanArray>) {
         Rows::all(self.bits.len()).passing(&self.bits)
     }
@@ -466,7 +472,7 @@ impl Passing {
         self.kept.columns.iter().find(|(own, _)| *own == index).map(|(_, column)| column)
     }
 
-    /// Keeps the pieces of a column of the rows that passed.
+    /// Holds a column of the rows that passed, given in pieces.
     fn keep(&mut self, index: usize, pieces: &[ArrayRef]) -> Result<()> {
         if !pieces.is_empty() {
             let pieces: Vec<&dyn Array> = pieces.iter().map(AsRef::as_ref).collect();
@@ -475,7 +481,7 @@ impl Passing {
         Ok(())
     }
 
-    /// Keeps only these of the rows.
+    /// Narrows the rows to those with a set bit in `bits`.
     fn narrow(&mut self, bits: BooleanBuffer) -> Result<()> {
         if !self.kept.columns.is_empty() {
             let (now, before) = (BooleanArray::new(bits.clone(), None), BooleanArray::new(self.bits.clone(), None));

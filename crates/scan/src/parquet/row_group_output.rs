@@ -22,26 +22,26 @@ use crate::runtime::memory::Reservation;
 pub(crate) struct RowGroupOutput {
     pub(crate) location: String,
     pub(crate) schema: SchemaRef,
-    /// Columns that are decoded, including rows between those that passed.
+    /// Columns that are decoded, including rows in gaps between those that passed.
     pub(crate) batches: Batches,
-    /// Which of the decoded rows passed; `None` for all.
+    /// For each decoded row, whether it passed; `None` if all of them did.
     pub(crate) wanted: Option<BooleanArray>,
-    /// Number of decoded rows.
+    /// The number of rows decoded so far.
     pub(crate) decoded: usize,
-    /// Columns that are read directly out of their pages.
+    /// Columns that are read directly from their pages.
     pub(crate) direct: Vec<Direct>,
-    /// A bit for each row of the row group: whether it passed.
+    /// For each row of the row group, whether it passed.
     pub(crate) passing: BooleanBuffer,
-    /// The row after the last one returned, and the number of rows returned.
+    /// The index of the row after the last returned one, and the number of rows returned.
     pub(crate) at: usize,
     pub(crate) given: usize,
     /// The source of each output column.
     pub(crate) origins: Vec<Origin>,
-    /// Reserved for the bits of rows and for kept columns.
+    /// Memory for the bits of rows, and for columns held since the predicate.
     pub(crate) _reserved: [Reservation; 2],
 }
 
-/// A column that is read out of its pages, only the rows that passed.
+/// A column of which only the rows that passed are read, directly from its pages.
 #[derive(Debug)]
 pub(crate) enum Direct {
     DictionaryCodes(DictionaryCodes),
@@ -49,7 +49,7 @@ pub(crate) enum Direct {
 }
 
 impl Direct {
-    /// The type of the output column.
+    /// Returns the type of the output column.
     pub(crate) fn data_type(&self) -> DataType {
         match self {
             Self::DictionaryCodes(column) => column.data_type(),
@@ -67,11 +67,11 @@ impl Direct {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Origin {
-    /// Decoded for the predicate: its values of all rows that passed.
+    /// The values of all rows that passed, which were decoded for the predicate.
     Kept(ArrayRef),
-    /// Index among the decoded columns.
+    /// The index among the decoded columns.
     Decoded(usize),
-    /// Index among the columns that are read out of their pages.
+    /// The index among the columns that are read directly.
     Direct(usize),
 }
 
@@ -109,7 +109,7 @@ impl RowGroupOutput {
         Ok(None)
     }
 
-    /// The next rows of the columns that are read out of their pages.
+    /// Returns the next rows of the columns that are read directly.
     fn direct_columns(&mut self, rows: usize) -> Result<Vec<ArrayRef>> {
         if self.direct.is_empty() {
             return Ok(Vec::new());
@@ -120,7 +120,7 @@ impl RowGroupOutput {
     }
 }
 
-/// Positions of up to `most` set bits from row `at` on, which moves past them.
+/// Returns the ranges of the next `rows` set bits from row `at` on, and moves `at` past them.
 pub(crate) fn runs(bits: &BooleanBuffer, at: &mut usize, mut rows: usize) -> Vec<Range<usize>> {
     let (from, mut runs) = (*at, Vec::new());
     for (start, end) in bits.slice(from, bits.len() - from).set_slices() {

@@ -1,4 +1,4 @@
-//! Slicing large row groups, so that only some pages of each column are in memory.
+//! Slicing of large row groups, so that only some pages of each column are in memory at a time.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use crate::parquet::read::chunks::Chunks;
 use crate::parquet::read::page_place::PagePlace;
 use crate::parquet::row_group::RowGroupSlice;
 
-/// True if one of these row groups has more than `most` stored bytes of these columns.
+/// Returns whether one of these row groups has more than `most` stored bytes in these columns.
 pub(crate) fn any_larger(parts: &[RowGroupSlice], leaves: &[usize], chunks: &Chunks, most: u64) -> Result<bool> {
     for part in parts {
         if stored_bytes(part.group, leaves, chunks)? > most {
@@ -18,9 +18,9 @@ pub(crate) fn any_larger(parts: &[RowGroupSlice], leaves: &[usize], chunks: &Chu
     Ok(false)
 }
 
-/// Cuts row groups into slices of about `part_bytes`, if there is a page index. A slice begins with
-/// a page of the largest column; pages of other columns may belong to two slices and are read for
-/// each.
+/// Cuts row groups into slices of about `part_bytes`, if there is a page index. A slice begins at a
+/// page of the largest column. A page of another column may belong to two slices, and is then read
+/// for both.
 pub(crate) fn cut(
     parts: Vec<RowGroupSlice>,
     leaves: &[usize],
@@ -46,7 +46,8 @@ pub(crate) fn cut(
     Ok(all)
 }
 
-/// Moves the bounds of rows to the next page start of the largest column, if there is a page index.
+/// Moves the bounds of the rows to the next start of a page in the largest column, if there is a
+/// page index.
 pub(crate) fn moved(part: RowGroupSlice, leaves: &[usize], chunks: &Chunks) -> Result<RowGroupSlice> {
     if part.rows.are_all() {
         return Ok(part);
@@ -55,7 +56,7 @@ pub(crate) fn moved(part: RowGroupSlice, leaves: &[usize], chunks: &Chunks) -> R
     Ok(RowGroupSlice { rows: part.rows.moved(|row| next_page(&pages, row)), ..part })
 }
 
-/// The first row of the first page that begins at or after this row, or the end.
+/// Returns the first row of the first page that begins at or after `row`, or the end of the pages.
 fn next_page(pages: &[PagePlace], row: usize) -> usize {
     let next = pages.partition_point(|page| page.rows.start < row);
     pages
@@ -69,7 +70,8 @@ fn stored_bytes(group: usize, leaves: &[usize], chunks: &Chunks) -> Result<u64> 
     leaves.iter().map(stored).sum()
 }
 
-/// The pages of the largest of these columns; `None` if the page index does not cover all.
+/// Returns the pages of the largest of these columns; `None` if the page index does not cover all
+/// columns.
 fn largest(group: usize, leaves: &[usize], chunks: &Chunks) -> Result<Option<Vec<PagePlace>>> {
     let mut largest = None;
     let mut most = 0;
@@ -83,7 +85,7 @@ fn largest(group: usize, leaves: &[usize], chunks: &Chunks) -> Result<Option<Vec
     Ok(largest)
 }
 
-/// Up to `most` ranges of about equally many rows, each beginning at a page.
+/// Returns up to `pieces` ranges of about equal numbers of rows, each of which begins at a page.
 fn begin_with_pages(pages: &[PagePlace], pieces: usize) -> Vec<Range<usize>> {
     let end = pages.last().map_or(0, |last| last.rows.end);
     let step = end.div_ceil(pieces.max(1)).max(1);

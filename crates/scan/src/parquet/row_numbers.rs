@@ -1,7 +1,7 @@
 //! Row numbers of a Parquet file: assigning them, and selecting rows by them.
 //!
-//! Numbers refer to the file, whatever row groups are read. With a page index only pages with
-//! wanted rows are fetched, otherwise the column chunks of their row groups.
+//! Numbers count from the start of the file, whichever row groups are read. With a page index, only
+//! pages with selected rows are fetched, and otherwise the whole column chunks of their row groups.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ use crate::parquet::read::selection::Rows;
 use crate::parquet::row_group::RowGroupSlice;
 use crate::range::positions::{Positions, with_positions};
 
-/// Returns the batch with its row numbers from `next` on, which is advanced.
+/// Returns the batch with its row numbers, which start at `next`. Advances `next`.
 pub(crate) fn numbered(batch: &RecordBatch, next: &mut u64) -> Result<RecordBatch> {
     let mut positions = Positions::default();
     for _ in 0..batch.num_rows() {
@@ -25,7 +25,8 @@ pub(crate) fn numbered(batch: &RecordBatch, next: &mut u64) -> Result<RecordBatc
     record_batch(&with_positions(batch.schema_ref()), columns, batch.num_rows())
 }
 
-/// The row groups that hold rows of `only` (ascending, disjoint), and which of their rows.
+/// Returns the row groups that contain rows of `only`, and those rows in each of them. `only` must
+/// be ascending and disjoint.
 pub(crate) fn holding(only: &[Range<u64>], metadata: &ParquetMetaData) -> Vec<RowGroupSlice> {
     let mut wanted = Vec::new();
     let mut begin = 0u64;

@@ -1,12 +1,12 @@
 //! Scanning a Parquet object row group by row group.
 //!
-//! Row groups that statistics rule out are not read, and large ones are read in slices
-//! (`row_group_slices`). Of the others the predicate's columns are decoded first, and the rest
-//! where rows pass (`row_group`, by a `plan`); with an ORDER BY … LIMIT so is the key. Dictionary
-//! columns are hardly decoded (`decode::dictionary`, `decode::dictionary_codes`), and neither are
-//! numbers (`decode::fixed_width`). Cached bytes are read page by page (`read::chunk_bytes`),
-//! others one row group ahead (`prefetch`). Sizes in a file are checked before the library
-//! allocates by them (`meta::footer`, `meta::bounds_check`).
+//! Row groups that statistics exclude are not read, and large row groups are read in slices
+//! (`row_group_slices`). The predicate's columns, and the key of an ORDER BY … LIMIT, are decoded
+//! first, and the other columns only for the rows that pass (`row_group`, by a `plan`). Dictionary
+//! columns and numbers need little decoding (`decode::dictionary`, `decode::dictionary_codes`,
+//! `decode::fixed_width`). Cached bytes are read page by page (`read::chunk_bytes`); other bytes
+//! are prefetched, one row group ahead (`prefetch`). Sizes claimed in a file are checked before the
+//! library allocates memory for them (`meta::footer`, `meta::bounds_check`).
 
 use std::ops::Range;
 use std::panic::AssertUnwindSafe;
@@ -45,42 +45,42 @@ use crate::source::{BatchSource, ScanInput};
 
 pub(crate) struct ParquetScan {
     reader: Arc<dyn ObjectReader>,
-    /// All columns of the table, and those that are read, as declared.
+    /// All columns of the table, and the columns that are read, as declared.
     table: SchemaRef,
     schema: SchemaRef,
     wanted: RowFilter,
-    /// The output columns, by index in `schema`, and those of them that may be dictionaries.
+    /// The indexes in `schema` of the output columns, and of those that may be dictionaries.
     columns: Vec<usize>,
     dictionaries: Vec<usize>,
     batches: SchemaRef,
     range: Option<Range<u64>>,
-    /// The only rows that are read, by number, ascending; and whether their bounds are moved to
-    /// page starts.
+    /// If given, the numbers of the only rows to read, ascending; and whether their bounds are
+    /// moved to starts of pages.
     only: Option<Vec<Range<u64>>>,
     only_about: bool,
-    /// The number of the next row, if positions are asked for.
+    /// The number of the next row, if positions are requested.
     position: Option<u64>,
     batch_rows: usize,
     options: ParquetOptions,
     memory: MemoryBudget,
-    /// Reserved for the footer and its page index.
+    /// Memory for the footer and its page index.
     of_footer: Reservation,
     counters: Arc<ScanCounters>,
     rows: Option<Prefetch>,
     spawner: Option<Spawner>,
 }
 
-/// The options of a scan that only Parquet has.
+/// The options of a scan that apply only to Parquet.
 pub(crate) struct ParquetOptions {
-    /// Maximum uncompressed bytes of a row group.
+    /// The maximum uncompressed bytes of a row group.
     pub(crate) row_group_bytes: u64,
-    /// A larger row group is read in slices of about this many stored bytes.
+    /// The approximate size of the slices in which a larger row group is read, in stored bytes.
     pub(crate) part_bytes: u64,
-    /// Whether a task reads the next row group while rows of this one are taken.
+    /// Whether a task reads the next row group while rows of the current one are consumed.
     pub(crate) prefetch: bool,
-    /// Where the footer may be cached.
+    /// The cache of the footer, if there is one.
     pub(crate) footer: Option<KnownFooter>,
-    /// Buffers that pages are decompressed into.
+    /// Buffers into which pages are decompressed.
     pub(crate) pages: Arc<BlockBuffers>,
     /// Plans of scans of the same fragment.
     pub(crate) plans: Arc<LastPlans>,
@@ -93,7 +93,7 @@ impl BatchSource for ParquetScan {
 
     fn next(&mut self) -> BoxFuture<'_, Result<Option<RecordBatch>>> {
         // The Parquet library panics on some damaged files (on an embedded schema, for example).
-        // Nothing is used after a panic: the scan ends with this error.
+        // After a panic the scan ends with this error, and its state is not used again.
         let location = self.reader.location().to_owned();
         let rows = AssertUnwindSafe(self.advance()).catch_unwind();
         rows.map(move |rows| rows.unwrap_or_else(|_| Err(contradiction(&location)))).boxed()
@@ -101,16 +101,16 @@ impl BatchSource for ParquetScan {
 }
 
 impl ParquetScan {
-    /// Returns a scan for the fragment, and its output rewritten to the output columns.
+    /// Creates a scan for the fragment. Returns its output, too, rewritten to the output columns.
     pub(crate) fn new(fragment: &Fragment, options: ParquetOptions, input: ScanInput) -> Result<(Self, Output)> {
         let ScanInput { reader, range, options: shared, counters } = input;
         let (schema, wanted, output) = narrow(fragment, &shared.threshold)?;
-        // Columns that only the predicate reads are not decoded for the rows that pass.
+        // Columns that only the predicate reads are not decoded for the output.
         let columns = columns_of(&output);
         let dictionaries = only_keys(&output);
         let output = map_output(&output, &mut |expr| Ok(renumber(expr, &columns)))?;
         if let Some(predicate) = wanted.predicate.as_ref().filter(|_| !options.plans.is_made()) {
-            // Refused before anything is read.
+            // An invalid predicate is refused before anything is read.
             Evaluator::predicate(predicate, &schema)?;
         }
         let batches = Arc::new(schema.project(&columns).map_err(from_arrow)?);
@@ -223,14 +223,15 @@ impl ParquetScan {
         Ok(Prefetch::new(groups, parts, self.spawner.clone()))
     }
 
-    /// Reserves the memory of the footer as long as the scan has it.
+    /// Reserves the memory of the footer as long as the scan holds it.
     fn reserve_footer(&self, metadata: &ParquetMetaData) -> Result<()> {
         let reserved = self.of_footer.resize(metadata.memory_size());
         reserved.map_err(|shortage| shortage.error(crate::parquet::meta::footer::WHAT, "ParquetParsingError"))
     }
 
-    /// Refuses row groups that are too large: the wanted columns of one are in memory together. A
-    /// footer may claim any number of rows, and a bit is allocated for each.
+    /// Refuses row groups that are too large, since the needed columns of one are in memory
+    /// together. Also refuses a row group that claims too many rows, since a bit is allocated for
+    /// each row.
     fn check_sizes(&self, metadata: &ParquetMetaData, groups: &[usize]) -> Result<()> {
         let mut rows = groups.iter().filter_map(|i| metadata.row_groups().get(*i)).map(RowGroupMetaData::num_rows);
         if let Some(rows) = rows.find(|rows| !(0..=MAX_ROW_GROUP_ROWS).contains(rows)) {
@@ -238,7 +239,8 @@ impl ParquetScan {
             let message = format!("{location}: a row group claims {rows} rows, at most {MAX_ROW_GROUP_ROWS} are read");
             return Err(Error::new(ErrorKind::Limit, message).with_code("OverMaxParquetBlockSize"));
         }
-        // They are fetched as stored, which may be more than the claimed uncompressed size.
+        // Columns are fetched in stored form, which may be larger than the claimed uncompressed
+        // size.
         let claimed = |bytes: i64| u64::try_from(bytes).unwrap_or_default();
         let bytes = |group: &RowGroupMetaData| {
             let stored = group.columns().iter().map(|chunk| claimed(chunk.compressed_size()));
@@ -253,7 +255,7 @@ impl ParquetScan {
         Err(Error::new(ErrorKind::Limit, message).with_code("OverMaxParquetBlockSize"))
     }
 
-    /// The row groups to read: those with listed rows, or those in the range.
+    /// Returns the row groups to read: those with selected rows, or those in the range.
     fn asked(&self, metadata: &ParquetMetaData) -> Vec<RowGroupSlice> {
         if let Some(only) = &self.only {
             return crate::parquet::row_numbers::holding(only, metadata);

@@ -1,10 +1,10 @@
-//! The stages of a filter: each decodes what it needs of the rows that passed earlier stages.
+//! The stages of a filter. Each stage decodes its columns for the rows that passed earlier stages.
 //!
-//! Conditions on one column come first, each a stage of its own, which may be decided without
-//! decoding rows ([`crate::parquet::decode::dictionary`]); text comes after columns that are
-//! cheaper to decode; then conditions on several columns, join keys, and the bound of the first
-//! rows in an order. If a condition may fail on some rows, the order of the query is kept in a
-//! single stage.
+//! Conditions on a single column come first, each as a separate stage, which may be decided without
+//! decoding rows ([`crate::parquet::decode::dictionary`]). Text comes after columns that are
+//! cheaper to decode. Then come conditions on several columns, join keys, and the bound of the
+//! first rows of an order. If a condition may fail on some rows, all conditions form a single
+//! stage, in the order in which the query has them.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -38,16 +38,16 @@ use crate::text::predicate::condition::stored_range;
 #[derive(Debug)]
 pub(crate) struct Stage {
     pub(crate) columns: Columns,
-    /// Their indexes among the columns that are read.
+    /// The indexes of the columns among those that are read.
     pub(crate) indexes: Vec<usize>,
     predicate: Option<Evaluator>,
-    /// The bound of the first rows in an order.
+    /// The bound of the first rows of an order.
     bound: Option<LiveBound>,
-    /// The only column, if its pages can be evaluated directly.
+    /// The only column, if it is flat, so that its pages can be evaluated directly.
     pub(crate) flat: Option<(usize, ColumnDescPtr)>,
-    /// Bytes that matching values of that column must hold, if it is text.
+    /// The bytes that matching values of that column must contain, if it is text.
     pub(crate) search: Option<TextSearch>,
-    /// The selected range, if the condition is nothing else than a range of numbers.
+    /// The range of selected numbers, if the condition is only a range.
     pub(crate) range: Option<RangeInclusive<i64>>,
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn stages(location: &str, wanted: &RowFilter, schema: &Schema, file: 
         if all.indexes.len() < 2 || !all.predicate.as_ref().is_some_and(Evaluator::cannot_fail) {
             stages.push(all);
         } else {
-            // By rank, then in the written order: conditions on the same column together.
+            // Ordered by rank, and then as written. Conditions on the same column are combined.
             let mut ranked: Vec<(Place, Vec<Expr>)> = Vec::new();
             for conjunct in predicate.clone().into_conjuncts() {
                 let only = match conjunct.columns().as_slice() {
@@ -75,7 +75,7 @@ pub(crate) fn stages(location: &str, wanted: &RowFilter, schema: &Schema, file: 
                     None => ranked.push((key, vec![conjunct])),
                 }
             }
-            // Of join keys, single columns come before several together.
+            // Among join keys, single columns come before several columns together.
             ranked.sort_by_key(|((rank, only), _)| (*rank, only.is_none()));
             for (_, conjuncts) in ranked {
                 stages.push(new(Some(Expr::conjunction(conjuncts)), false)?);
@@ -88,17 +88,17 @@ pub(crate) fn stages(location: &str, wanted: &RowFilter, schema: &Schema, file: 
     Ok(stages)
 }
 
-/// Cost of a condition, cheapest first.
+/// The cost of a condition, cheapest first.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Rank {
     Number,
     Text,
     SeveralColumns,
-    /// A lookup in a Bloom filter or a long list for each row that passed all else.
+    /// A lookup in a Bloom filter or a long list, for each row that passed all other conditions.
     Keys,
 }
 
-/// The key by which conditions are grouped: their rank, and their only column.
+/// The key by which conditions are grouped: their rank, and the only column that they read.
 type Place = (Rank, Option<usize>);
 
 impl Rank {
@@ -144,7 +144,7 @@ impl Stage {
                 && stored.is_some_and(|field| field.data_type().is_string())
                 && declared.is_some_and(|field| field.data_type().is_string())
         };
-        // Values that are not evaluated must have an answer.
+        // The condition must not fail on values for which it is not evaluated.
         let cannot_fail = predicate.as_ref().is_some_and(Evaluator::cannot_fail);
         let search = match &condition {
             Some(condition) if cannot_fail && flat.as_ref().is_some_and(is_text) => TextSearch::new(condition),
@@ -157,7 +157,8 @@ impl Stage {
         Ok(Self { columns, indexes, predicate, bound, flat, search, range })
     }
 
-    /// Returns which rows of the batch pass, of those `asked` for.
+    /// Returns whether each row of the batch passes. Only the rows in `asked` can pass, if it is
+    /// given.
     pub(crate) fn matches(&self, batch: &RecordBatch, asked: Option<&BooleanArray>) -> Result<BooleanArray> {
         let mut passed = match &self.predicate {
             Some(predicate) => predicate.matches(batch)?,
@@ -169,8 +170,9 @@ impl Stage {
         self.bound.as_ref().map_or(Ok(passed.clone()), |bound| bound.matches_among(batch, &passed))
     }
 
-    /// Returns which of `rows` rows pass, if the pages of the only column decide it without
-    /// decoding. `is_coded`: all of its values are dictionary codes.
+    /// Returns whether each of `rows` rows passes, if the pages of the only column decide it
+    /// without decoding rows; otherwise returns `None`. `is_coded` is true if all values are
+    /// dictionary codes.
     pub(crate) fn decide(
         &self,
         pages: Pages,
@@ -196,8 +198,8 @@ impl Stage {
         }
     }
 
-    /// Evaluates the condition on the values of a dictionary. `None` if it fails on one, which may
-    /// belong to no relevant row, or if too much memory is needed.
+    /// Evaluates the condition on the values of a dictionary. Returns `None` if too much memory is
+    /// needed, or if the condition fails on a value, which may not belong to any relevant row.
     fn answers(&self, dictionary: &Page, memory: &MemoryBudget) -> Option<Answers> {
         let predicate = self.predicate.as_ref()?;
         let (values, _reserved) = self.columns.decode_dictionary(dictionary, memory).ok()??;
@@ -210,14 +212,14 @@ impl Stage {
                 let null = record_batch(schema, nulls, 1).and_then(|batch| predicate.matches(&batch)).ok()?;
                 !null.is_empty() && null.value(0)
             }
-            // A NULL in a required column is an error, reported by decoding.
+            // A NULL in a required column is an error, which decoding reports.
             None if self.flat.as_ref().is_some_and(|(_, column)| column.max_def_level() > 0) => return None,
             None => false,
         };
         Some(Answers { values: values.values().iter().map(u8::from).collect(), null })
     }
 
-    /// Returns which of `count` values of a plain page pass.
+    /// Returns whether each of `count` values of a plain page passes.
     fn searched(&self, search: &TextSearch, values: &[u8], count: usize) -> ParquetResult<BooleanBuffer> {
         let candidates = search.find(values, count)?;
         let mut passed = vec![false; count];

@@ -1,14 +1,14 @@
-//! Deriving needles from a predicate.
+//! Derivation of needles (byte strings that a matching record must contain) from a predicate.
 //!
-//! Only exact spellings are used. Text stands in a record as it is, except for the delimiters of
-//! its format, at which needles are cut. A declared date has one spelling. Integers may have a
-//! sign, zeros and blanks before them, but their digits are adjacent. Other numbers have exponents
-//! and decimals, and times have zones: there are no needles for them, nor for case-insensitive
-//! matches.
+//! Only values with an exact spelling are used. Text is in a record as it is, except for the
+//! delimiters of its format, at which needles are cut. A declared date has one spelling. Integers
+//! may have a sign, zeros and blanks before them, but their digits are adjacent. Other numbers may
+//! have exponents and decimal places, and times have zones, so there are no needles for them, nor
+//! for case-insensitive matches.
 //!
-//! A range of texts gives the prefix that all of it shares (YourSQL, Section 3.1.2) and, as a
-//! second set, that prefix with each byte that may follow it, with a check of what follows the
-//! first and the last of these. A range of dates is a range of texts.
+//! A range of texts yields the prefix that all of its texts share (YourSQL, Section 3.1.2). It also
+//! yields a second set: that prefix with each byte that may follow it, and a check of what follows
+//! the first and the last of these bytes. A range of dates is a range of texts.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -23,40 +23,40 @@ const MAX_NEEDLES: usize = 64;
 /// Maximum number of sets.
 const MAX_SETS: usize = 6;
 
-/// Minimum bytes of a needle: shorter ones occur in every record.
+/// Minimum length of a needle in bytes. Shorter ones occur in almost every record.
 const MIN_NEEDLE_BYTES: usize = 2;
 
-/// Maximum number of bytes that may follow a shared prefix for them to be searched for.
+/// Maximum number of bytes that may follow a shared prefix such that they are searched, too.
 const MAX_CONTINUATIONS: u8 = 16;
 
-/// Days of 0000-01-01 and 9999-12-31, the range of declared dates.
+/// The days of 0000-01-01 and 9999-12-31, the range of declared dates.
 const DAYS: (i32, i32) = (-719_528, 2_932_896);
 
-/// How the values of a column are written in a record.
+/// How the values of a column are spelled in a record.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Stored {
     /// As they are, except for the delimiters of the format.
     Text,
     /// Exactly `YYYY-MM-DD`.
     Date,
-    /// Adjacent digits.
+    /// As adjacent digits.
     Integer,
 }
 
-/// Bytes, and what may follow them.
+/// Bytes to search for, and a condition on the bytes after them.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Needle {
     pub(crate) bytes: Vec<u8>,
     pub(crate) after: After,
 }
 
-/// What may follow a needle in its value.
+/// The condition on the bytes of the value after a needle.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum After {
     Anything,
-    /// Text that is not less.
+    /// They must not be less than this text.
     AtLeast(Vec<u8>),
-    /// Text that is not greater.
+    /// They must not be greater than this text.
     AtMost(Vec<u8>),
 }
 
@@ -66,11 +66,11 @@ impl Needle {
     }
 }
 
-/// A matching record holds one of these.
+/// A set of needles: a matching record contains at least one of them.
 pub(crate) type Needles = Vec<Needle>;
 
-/// Returns the sets of needles that the predicate requires, possibly none. `stored` tells how a
-/// column is written, `breaks` which bytes no needle may hold.
+/// Returns the sets of needles that the predicate requires; there may be none. `stored` returns how
+/// a column is spelled, and `breaks` whether a needle must not contain a byte.
 pub(crate) fn required(
     predicate: &Expr,
     stored: &dyn Fn(usize) -> Option<Stored>,
@@ -83,8 +83,8 @@ pub(crate) fn required(
     sets
 }
 
-/// Sort key of a set, by expected hits: the length of its shortest needle, then the number of
-/// needles.
+/// Returns a sort key for sets by their expected number of hits: the length of the shortest needle,
+/// and then the number of needles.
 fn promise(set: &Needles) -> (usize, usize) {
     (set.iter().map(|needle| needle.bytes.len()).min().unwrap_or(0), MAX_NEEDLES.saturating_sub(set.len()))
 }
@@ -94,7 +94,7 @@ struct Derivation<'a> {
     breaks: &'a dyn Fn(u8) -> bool,
 }
 
-/// Texts between two bounds, both of which may be included.
+/// A range of texts, which may include both bounds.
 #[derive(Clone, Debug)]
 struct Texts {
     from: Option<Vec<u8>>,
@@ -135,7 +135,7 @@ impl Derivation<'_> {
         }
     }
 
-    /// The needle of a value that equals the constant.
+    /// Returns the needle of a value that equals the constant.
     fn equal(&self, value: &Expr, literal: &Literal) -> Option<Needle> {
         match literal {
             Literal::Utf8(text) if self.is_text(value) => self.longest(text.as_bytes()),
@@ -149,7 +149,7 @@ impl Derivation<'_> {
         }
     }
 
-    /// How the column that `value` is is written.
+    /// Returns how values are spelled, if `value` is a column.
     fn column(&self, value: &Expr) -> Option<Stored> {
         match value {
             Expr::Column(index) => (self.stored)(*index),
@@ -157,7 +157,7 @@ impl Derivation<'_> {
         }
     }
 
-    /// True if the value is a piece of a column's text, or NULL.
+    /// Returns whether the value is a substring of a column's text, or NULL.
     fn is_text(&self, value: &Expr) -> bool {
         match value {
             Expr::Call(
@@ -175,13 +175,13 @@ impl Derivation<'_> {
         }
     }
 
-    /// The longest part of `bytes` without a break.
+    /// Returns the longest part of `bytes` without a break, if it is long enough.
     fn longest(&self, bytes: &[u8]) -> Option<Needle> {
         let longest = bytes.split(|byte| (self.breaks)(*byte)).max_by_key(|part| part.len())?;
         (longest.len() >= MIN_NEEDLE_BYTES).then(|| Needle::plain(longest.to_vec()))
     }
 
-    /// The range of each column that all of these comparisons leave.
+    /// Returns the range to which all of these comparisons restrict each column.
     fn ranges(&self, all: &[&Expr]) -> BTreeMap<(usize, bool), Texts> {
         let mut ranges: BTreeMap<(usize, bool), Texts> = BTreeMap::new();
         for part in all {
@@ -207,7 +207,7 @@ impl Derivation<'_> {
                 }
                 _ => continue,
             };
-            // A token and the text it stands for have different orders.
+            // The order of JSON tokens differs from that of the texts inside them.
             let is_token = matches!(literal, Cow::Owned(_));
             let range = ranges.entry((*column, is_token)).or_insert(Texts { from: None, to: None });
             range.from = range.from.take().max(from);
@@ -219,7 +219,7 @@ impl Derivation<'_> {
         ranges
     }
 
-    /// The needles of texts in a range.
+    /// Returns the sets of needles for a range of texts.
     fn between(&self, texts: &Texts) -> Vec<Needles> {
         let Texts { from: Some(from), to: Some(to) } = texts else { return vec![] };
         let shared: Vec<u8> = from.iter().zip(to).take_while(|(a, b)| a == b).map(|(a, _)| *a).collect();
@@ -245,9 +245,9 @@ impl Derivation<'_> {
     }
 }
 
-/// The operator of a comparison, its value on the left, and the constant. Among tokens the constant
-/// is a text, which JSON writes as one of them: no token of another kind equals it or is ordered
-/// with it.
+/// Returns the operator of a comparison, the value on its left side, and the constant. If JSON
+/// tokens are compared, the constant is the text as a token: tokens of other kinds neither equal it
+/// nor are ordered with it.
 fn with_constant(comparison: &Expr) -> Option<(CompareOp, &Expr, Cow<'_, Literal>)> {
     let (op, a, b, are_tokens) = match comparison {
         Expr::Compare(op, a, b) => (*op, &**a, &**b, false),
@@ -275,7 +275,7 @@ fn with_constant(comparison: &Expr) -> Option<(CompareOp, &Expr, Cow<'_, Literal
     unescape(token).map(|text| (op, value, Cow::Owned(Literal::Utf8(text))))
 }
 
-/// The union of the sets, if it is not too large.
+/// Returns the union of the sets, if it is not too large.
 fn together(sets: Vec<Needles>) -> Option<Needles> {
     let mut all: Needles = sets.into_iter().flatten().collect();
     all.sort_unstable();
@@ -283,9 +283,10 @@ fn together(sets: Vec<Needles>) -> Option<Needles> {
     (1..=MAX_NEEDLES).contains(&all.len()).then_some(all)
 }
 
-/// The runs of plain characters in a LIKE pattern.
+/// Returns the runs of literal characters in a LIKE pattern.
 fn like_pieces(pattern: &str) -> Vec<Vec<u8>> {
-    // The meaning of an escape before an ordinary character is left to the evaluator.
+    // An escape before an ordinary character yields no needles; the evaluator decides what it
+    // means.
     let Some(parts) = like_parts(pattern, Some('\\')) else { return vec![] };
     let piece = |run: &[LikePart]| {
         let text: String =
@@ -299,7 +300,7 @@ fn like_pieces(pattern: &str) -> Vec<Vec<u8>> {
 mod tests {
     use super::*;
 
-    /// Columns: 0 text, 1 date, 2 integer, 3 anything else.
+    /// The columns are 0 text, 1 date, 2 integer, and 3 any other type.
     fn sets(predicate: &Expr) -> Vec<String> {
         let stored = |column| [Stored::Text, Stored::Date, Stored::Integer].get(column).copied();
         let sets = required(predicate, &stored, &|byte| matches!(byte, b',' | b'"' | b'\n' | b'\r'));
@@ -374,7 +375,7 @@ mod tests {
         let year = day(CompareOp::GtEq, "1995-01-01").and(day(CompareOp::Lt, "1996-01-01"));
         assert_eq!(sets(&year), ["1995-0>=1-01 1995-1<=2-31", "1995-"]);
         assert_eq!(sets(&day(CompareOp::GtEq, "1995-09-01")), [""; 0]);
-        // As S3 Select has it, whose dates are text.
+        // As in S3 Select, where dates are text.
         let month = text(CompareOp::GtEq, "1995-09-01").and(text(CompareOp::Lt, "1995-10-01"));
         assert_eq!(sets(&month), ["1995-0>=9-01 1995-1<=0-01", "1995-"]);
         let token = |function, from_constant: bool, token: &str| {

@@ -1,34 +1,33 @@
-//! Finds one needle, and the delimiter that could split it, in one pass.
+//! Finds one needle, and the delimiter that could split it, in a single pass.
 //!
-//! Candidates are positions where two or three bytes of the needle match at their distances,
-//! compared for 64 positions at a time. The bytes are chosen by their frequency in a sample of the
-//! text: the `9` of a year is frequent in dates, the `q` of `requests` rare in comments. The
-//! delimiter is searched for in the same pass; most quotes split nothing, which is verified when
-//! they are found.
+//! A candidate is a position where two or three bytes of the needle match at their distances; 64
+//! positions are compared at a time. The bytes are chosen by their frequency in a sample of the
+//! text: the `9` of a year is frequent in dates, the `q` of `requests` is rare in comments. The
+//! delimiter is found in the same pass. Most quotes split nothing, which is checked for each quote.
 
 #![allow(clippy::inline_always, reason = "what is not inlined into a kernel is compiled without its features")]
 
 use crate::simd::{self, BLOCK, Kernel, Lanes};
 
-/// Bytes of text from which frequencies are estimated, anew for each scan.
+/// The number of bytes of text from which frequencies are estimated, for each scan.
 const SAMPLE_BYTES: usize = 4 * 1024;
 
-/// Only the first bytes of a needle are compared.
+/// The number of bytes at the start of a needle from which the compared bytes are chosen.
 const MAX_COMPARED_BYTES: usize = 16;
 
-/// A third byte is compared if two are found together in more than one of this many blocks.
+/// A third byte is compared if two bytes match together in more than one in this number of blocks.
 const MIN_BLOCKS_PER_PAIR: usize = 32;
 
-/// Blocks that are compared before their hits are verified.
+/// The number of blocks that are compared before their hits are verified.
 const GROUP_BLOCKS: usize = 512;
 
-/// A byte of the needle: its distance from the first, and its value.
+/// A byte of the needle: its distance from the first byte, and its value.
 type Byte = (usize, u8);
 
-/// A block with hits, and the mask of these.
+/// The number of a block with hits, and the bit mask of its hits.
 type Found = (usize, u64);
 
-/// Finds positions where a needle may begin, and those of a delimiter.
+/// Finds positions where a needle may begin, and positions of a delimiter.
 #[derive(Debug)]
 pub(super) struct Probe {
     first: Byte,
@@ -39,8 +38,8 @@ pub(super) struct Probe {
 }
 
 impl Probe {
-    /// Returns the probe for a needle of two or more bytes in texts like `text`; `None` if other
-    /// methods are faster.
+    /// Creates the probe for a needle of at least two bytes, in texts like `text`. Returns `None`
+    /// if other methods are faster.
     pub(super) fn new(needle: &[u8], mark: Option<u8>, text: &[u8]) -> Option<Self> {
         if !simd::is_wide() {
             return None;
@@ -60,8 +59,8 @@ impl Probe {
         Some(Self { first, second, third, mark, found: vec![(0, 0); GROUP_BLOCKS] })
     }
 
-    /// Appends the positions of `text` for which `holds` returns true, ascending. It is called for
-    /// all positions of the needle, for all delimiters, and for others.
+    /// Appends the positions in `text` for which `holds` returns true, ascending. It is called for
+    /// every position of the needle, for every delimiter, and for some other positions.
     pub(super) fn find(&mut self, text: &[u8], mut holds: impl FnMut(usize) -> bool, into: &mut Vec<usize>) {
         let mut start = 0;
         loop {
@@ -86,17 +85,17 @@ impl Probe {
                 break;
             }
         }
-        // The rest is shorter than a block and the largest distance.
+        // The rest is too short for a block plus the largest distance.
         into.extend((start..text.len()).filter(|at| holds(*at)));
     }
 
-    /// The blocks of the text, shifted by the distance of a byte.
+    /// Returns the blocks of the text, shifted by the distance of a byte.
     fn blocks(text: &[u8], (distance, _): Byte) -> &[[u8; BLOCK]] {
         text.get(distance..).unwrap_or_default().as_chunks().0
     }
 }
 
-/// The positions of the text where the byte is found at its distance, 64 to a number.
+/// Finds the positions in the text at whose distance a byte occurs, as bit masks of 64 positions.
 struct Places<'a> {
     byte: Byte,
     text: &'a [u8],
@@ -117,17 +116,17 @@ impl Kernel for Places<'_> {
     }
 }
 
-/// Number of positions that all of these have in common.
+/// Returns the number of positions that occur in all of these masks.
 fn in_common<const N: usize>(all: [&[u64]; N]) -> u32 {
     let blocks = all.iter().map(|places| places.len()).min().unwrap_or(0);
     let common = |block: usize| all.iter().filter_map(|places| places.get(block)).fold(u64::MAX, |all, own| all & own);
     (0..blocks).map(|block| common(block).count_ones()).sum()
 }
 
-/// Compares the next blocks of the text. Returns their number, and the number of those with hits.
-/// Hits are too rare to predict, so they are noted without a branch.
+/// Compares the next blocks of the text. Returns the number of blocks compared, and of those with
+/// hits. Hits are rare and cannot be predicted, so they are recorded without a branch.
 ///
-/// `THIRD` and `MARK`: whether there is a third byte, and a delimiter.
+/// `THIRD` and `MARK` say whether there is a third byte and a delimiter.
 struct Compare<'a, const THIRD: bool, const MARK: bool> {
     probe: &'a mut Probe,
     text: &'a [u8],

@@ -1,8 +1,8 @@
-//! Deciding whether a search pays, and with which set of needles.
+//! Decides whether a search pays, and which set of needles to search for.
 //!
-//! A search reads every byte once and spares the exact filter the records without a hit. It pays if
-//! these are most records: YourSQL filters early where less than 30 % remain (Section 3.2.1). That
-//! is measured on a sample of the text and on every stretch that is searched.
+//! A search reads every byte once, and saves the exact filter the records without a hit. It pays if
+//! that is most of the records: YourSQL filters early if less than 30 % remain (Section 3.2.1).
+//! This is measured on a sample of the text, and on every stretch that is searched.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,48 +14,50 @@ use pushdowndb_contract::Expr;
 use crate::prefilter::derive::{Stored, required};
 use crate::prefilter::search::{RecordDelimiters, Search};
 
-/// Whether text is searched for bytes that a matching record must hold. Results are the same; but a
-/// malformed record that cannot match is reported only where it is decoded, and which text is
-/// searched depends on the timing of concurrent scans.
+/// Whether text is searched for bytes that a matching record must contain.
+///
+/// The results are the same in any case. But a malformed record that cannot match is reported only
+/// if it is decoded, and which text is searched depends on the timing of concurrent scans.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Matching {
-    /// Where it pays, and never at the beginning of an object: of small objects every record is
-    /// decoded.
+    /// Text is searched where it pays, but never at the beginning of an object: every record of a
+    /// small object is decoded.
     #[default]
     Sampled,
-    /// Wherever it is possible.
+    /// Text is searched wherever that is possible.
     Always,
-    /// Never.
+    /// Text is never searched.
     Never,
 }
 
-/// Bytes at the beginning of an object that are not searched.
+/// The number of bytes at the beginning of an object that are not searched.
 const SKIPPED_BYTES: u64 = 256 * 1024;
 
-/// Bytes of a sample.
+/// The size of a sample, in bytes.
 const SAMPLE_BYTES: usize = 128 * 1024;
 
-/// Minimum bytes by which the hit rate is judged: less text, as at the end of a piece, is not
-/// representative.
+/// The minimum number of bytes from which the hit rate is measured. Less text, such as the end of a
+/// piece, is not representative.
 const MIN_JUDGED_BYTES: usize = 32 * 1024;
 
-/// Searching starts if records with hits are less than this percentage of the text.
+/// Searching starts if records with hits are less than this percentage of the bytes.
 const MAX_HIT_PERCENT_TO_START: usize = 25;
 
-/// Searching stops if they are more than this percentage.
+/// Searching stops if records with hits are more than this percentage of the bytes.
 const MAX_HIT_PERCENT_TO_CONTINUE: usize = 35;
 
-/// Cost of a rejected hit, in bytes of an accepted one: the first digits of a year occur in most
-/// dates.
+/// The cost of a rejected hit, in bytes of records with hits. For example, the first digits of a
+/// year occur in most dates.
 const MISS_BYTES: usize = 32;
 
-/// Bytes of text until sampling is repeated; doubled each time.
+/// The number of bytes of text before sampling is repeated for the first time. It is doubled each
+/// time.
 const MIN_PAUSE_BYTES: u64 = 8 * 1024 * 1024;
 
-/// Maximum bytes until sampling is repeated.
+/// The maximum number of bytes before sampling is repeated.
 const MAX_PAUSE_BYTES: u64 = 256 * 1024 * 1024;
 
-/// Whether a search pays, as measured by all scans that share this: those of one fragment.
+/// Whether a search pays, as measured by all scans of a fragment, which share this.
 #[derive(Debug, Default)]
 pub(crate) struct SearchVerdict(Mutex<Verdict>);
 
@@ -67,9 +69,9 @@ struct Verdict {
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// No search in the next bytes of text.
+    /// The next bytes of text, as many as given, are not searched.
     Resting(u64),
-    /// Searching with the needles of this set.
+    /// The needles of this set are searched.
     Searching(usize),
 }
 
@@ -80,7 +82,8 @@ impl Default for Verdict {
 }
 
 impl SearchVerdict {
-    /// Returns the state for `bytes` of text, which count as passed if there is no search.
+    /// Returns the state for the next `bytes` of text. They count as passed if they are not
+    /// searched.
     fn of(&self, bytes: u64) -> State {
         self.change(|verdict| {
             let state = verdict.state;
@@ -91,7 +94,7 @@ impl SearchVerdict {
         })
     }
 
-    /// Starts searching with set `chosen`.
+    /// Starts searching with the set `chosen`.
     fn search(&self, chosen: usize) {
         self.change(|verdict| *verdict = Verdict { state: State::Searching(chosen), pause: MIN_PAUSE_BYTES });
     }
@@ -99,7 +102,7 @@ impl SearchVerdict {
     /// Stops searching for a while.
     fn rest(&self) {
         self.change(|verdict| {
-            // Of concurrent calls only the first counts.
+            // If several scans call this at the same time, only the first call has an effect.
             if !matches!(verdict.state, State::Resting(1..)) {
                 verdict.state = State::Resting(verdict.pause);
                 verdict.pause = (verdict.pause * 2).min(MAX_PAUSE_BYTES);
@@ -112,24 +115,25 @@ impl SearchVerdict {
     }
 }
 
-/// Finds the records that may pass, where that pays.
+/// Finds the records that may pass, where searching pays.
 #[derive(Debug)]
 pub(crate) struct Prefilter {
     marks: RecordDelimiters,
-    /// One for each set of needles.
+    /// One search for each set of needles.
     searches: Vec<Search>,
     always: bool,
     verdict: Arc<SearchVerdict>,
-    /// Text before this byte counts as passed: some text is seen again, with more behind it.
+    /// Text before this offset was already counted: some text is passed again, with more text after
+    /// it.
     passed: u64,
-    /// Bytes searched since the last judgment, and bytes of records with hits among them.
+    /// The bytes searched since the hit rate was last measured, and the bytes of records with hits.
     searched: usize,
     hits: usize,
 }
 
 impl Prefilter {
-    /// Returns the prefilter of a predicate. `stored` tells how columns are written; `None` if
-    /// there is nothing to search for.
+    /// Creates the prefilter of a predicate. `stored` returns how a column is spelled. Returns
+    /// `None` if there is nothing to search for.
     pub(crate) fn new(
         predicate: &Expr,
         stored: &dyn Fn(usize) -> Option<Stored>,
@@ -146,9 +150,11 @@ impl Prefilter {
         (!searches.is_empty()).then_some(Self { marks, searches, always, verdict, passed: 0, searched: 0, hits: 0 })
     }
 
-    /// Searches the complete lines of `text`, which begins with a line at `offset` of the object's
-    /// text; `whole` if it is the rest of the text. Returns the end of the searched lines and fills
-    /// `starts` with the starts of those that may pass; `None` if a search does not pay here.
+    /// Searches the complete lines of `text`, which must begin with a line, at `offset` of the
+    /// object's text. `whole` says whether it is the rest of the text.
+    ///
+    /// Returns the end of the searched lines, and fills `starts` with the starts of the lines that
+    /// may pass. Returns `None` if a search does not pay here.
     pub(crate) fn search(&mut self, text: &[u8], offset: u64, whole: bool, starts: &mut VecDeque<u64>) -> Option<u64> {
         starts.clear();
         let state = match self.always {
@@ -163,7 +169,7 @@ impl Prefilter {
         let lines = if whole { text } else { text.get(..=memrchr(self.marks.terminator(), text)?)? };
         let chosen = match state {
             State::Searching(chosen) if chosen < self.searches.len() => chosen,
-            // Or the choice of an object with other sets.
+            // A set may also have been selected for an object with other sets.
             State::Resting(0) | State::Searching(_) => self.choose(lines, offset)?,
             State::Resting(_) => return None,
         };
@@ -179,7 +185,7 @@ impl Prefilter {
         Some(offset + lines.len() as u64)
     }
 
-    /// The set with the fewest hits in a sample of these lines, if they are few.
+    /// Returns the set with the fewest hits in a sample of these lines, if the hits are few.
     fn choose(&mut self, lines: &[u8], offset: u64) -> Option<usize> {
         let end =
             lines.get(..SAMPLE_BYTES).and_then(|sample| memrchr(self.marks.terminator(), sample)).map(|at| at + 1);
@@ -219,7 +225,8 @@ mod tests {
         Prefilter::new(predicate, &|_| Some(Stored::Text), marks, matching, Arc::default())
     }
 
-    /// Whether each block of text, in turn, is searched, and how many lines of it may pass.
+    /// Returns for each block of text, in order, how many of its lines may pass; `None` if it is
+    /// not searched.
     fn run(matcher: &mut Prefilter, blocks: &[&str]) -> Vec<Option<usize>> {
         let (mut offset, mut starts) = (0, VecDeque::new());
         let mut search = |block: &&str| {
@@ -245,7 +252,7 @@ mod tests {
         let mut blocks = vec![sparse.as_str(), &sparse, &dense];
         blocks.extend([sparse.as_str(); 9]);
         let outcomes = run(&mut matcher, &blocks);
-        // The beginning, then no hits, then a block full of them, and a pause of 8 MiB.
+        // The beginning, then no hits, then a block full of hits, and a pause of 8 MiB.
         assert_eq!(outcomes[..5], [None, Some(0), Some(140_000), None, None]);
         assert_eq!(outcomes.last(), Some(&Some(0)));
     }
@@ -263,7 +270,7 @@ mod tests {
         };
         assert!(!another(0, &sparse), "the beginning of an object is not searched");
         assert!(another(SKIPPED_BYTES, &sparse));
-        // No sample would allow this search.
+        // A sample of this text would not allow the search.
         assert!(another(1 << 30, &dense), "the needles were rare");
         let pause = MIN_PAUSE_BYTES.div_ceil(sparse.len() as u64);
         assert!((0..pause).all(|_| !another(1 << 31, &sparse)), "wherever they scan");
@@ -274,8 +281,7 @@ mod tests {
     fn a_short_stretch_decides_nothing() {
         let (dense, sparse) = ("special\n".repeat(1_000), "ordinary\n".repeat(130_000));
         let mut matcher = matcher(&equal(0, "special"), Matching::Sampled).unwrap();
-        // Neither that searching does not pay, nor, once it does, that it does no more; until there
-        // are enough of them.
+        // A few bytes show neither that searching does not pay nor that it does.
         let few = [&sparse[..], &dense, &sparse, &dense, &dense, &dense, &dense, &dense];
         let outcomes = run(&mut matcher, &few);
         assert_eq!(outcomes[..3], [None, None, Some(0)]);

@@ -1,10 +1,10 @@
-//! Searching blocks of text for records that may pass.
+//! Searching of text blocks for records that may pass.
 //!
 //! A single needle, or needles with a common prefix, are found together with the delimiter that
-//! could split them ([`crate::prefilter::probe`]). For other needles, or with narrow registers, a
-//! block is searched in stretches of whole lines that fit into the first-level cache, because each
-//! is read twice: for needles, with [`memchr::memmem`] or the Teddy algorithm of `aho-corasick`,
-//! and for delimiters. Only text in which every terminator ends a record can be searched.
+//! could split them ([`crate::prefilter::probe`]). For other needles, or on a processor with narrow
+//! registers, each stretch of lines is read twice: for needles, with [`memchr::memmem`] or the
+//! Teddy algorithm of `aho-corasick`, and for delimiters. A stretch fits into the first-level
+//! cache. Only text in which every terminator ends a record can be searched.
 
 use std::collections::VecDeque;
 
@@ -14,23 +14,23 @@ use memchr::{memchr, memchr_iter, memchr2_iter, memmem, memrchr};
 use crate::prefilter::derive::{After, Needle, Needles};
 use crate::prefilter::probe::Probe;
 
-/// Bytes searched at a time.
+/// The number of bytes that are searched at a time.
 const STRETCH_BYTES: usize = 24 * 1024;
 
-/// Minimum common prefix by which needles are found.
+/// The minimum length of a common prefix by which needles are found.
 const MIN_COMMON_BYTES: usize = 3;
 
 /// The bytes that delimit lines and values.
 #[derive(Clone, Debug)]
 pub(crate) struct RecordDelimiters {
-    /// Ends every line.
+    /// The byte that ends every line.
     terminator: u8,
-    /// Bytes that cannot occur in a value unescaped.
+    /// For each byte, whether it cannot occur in a value without an escape.
     breaks: [bool; 256],
     torn: Torn,
 }
 
-/// What may stand between adjacent characters of a value.
+/// What may separate adjacent characters of a value.
 #[derive(Clone, Copy, Debug)]
 enum Torn {
     Never,
@@ -39,7 +39,7 @@ enum Torn {
         quote: u8,
         escape: Option<u8>,
     },
-    /// A backslash: any character may be written as `\u` and its number.
+    /// A backslash, since any character may be written as `\u` and its number.
     Backslash,
 }
 
@@ -53,7 +53,7 @@ impl RecordDelimiters {
         Self::new(terminator, &[Some(delimiter), quote, escape], torn)
     }
 
-    /// Delimiters of JSON lines. A slash may be escaped, too.
+    /// Returns the delimiters of JSON lines. A slash may be escaped, too.
     pub(crate) fn json() -> Self {
         Self::new(b'\n', &[Some(b'"'), Some(b'\\'), Some(b'/')], Torn::Backslash)
     }
@@ -72,17 +72,18 @@ impl RecordDelimiters {
         Self { terminator, breaks, torn }
     }
 
-    /// The byte that ends lines.
+    /// Returns the byte that ends lines.
     pub(crate) fn terminator(&self) -> u8 {
         self.terminator
     }
 
-    /// True if no needle may hold the byte.
+    /// Returns whether a needle must not contain the byte.
     pub(crate) fn breaks(&self, byte: u8) -> bool {
         self.breaks.get(usize::from(byte)).copied().unwrap_or(true)
     }
 
-    /// The one byte that could split a value, or that there is none; `None` if there are two.
+    /// Returns the byte that could split a value, `Some(None)` if there is none, and `None` if
+    /// there are two.
     fn mark(&self) -> Option<Option<u8>> {
         match self.torn {
             Torn::Never => Some(None),
@@ -92,12 +93,12 @@ impl RecordDelimiters {
         }
     }
 
-    /// True if the delimiter at `at` splits a value.
+    /// Returns whether the delimiter at `at` splits a value.
     #[inline]
     fn tears(&self, text: &[u8], at: usize) -> bool {
         let byte = |at: Option<usize>| at.and_then(|at| text.get(at)).copied();
         let (here, next) = (byte(Some(at)), byte(Some(at + 1)));
-        // A value continues over a quote only from one ordinary byte to another.
+        // A value continues after a quote only between two ordinary bytes.
         let joins = || {
             let ordinary = |byte: Option<u8>| byte.is_some_and(|byte| !self.breaks(byte));
             ordinary(next) && ordinary(byte(at.checked_sub(1)))
@@ -112,7 +113,7 @@ impl RecordDelimiters {
         }
     }
 
-    /// Appends the positions where values of `text` may be split, ascending.
+    /// Appends the positions at which values in `text` may be split, ascending.
     fn all_tears(&self, text: &[u8], into: &mut Vec<usize>) {
         into.clear();
         let torn = |at: &usize| self.tears(text, *at);
@@ -125,21 +126,21 @@ impl RecordDelimiters {
     }
 }
 
-/// Compiled needles.
+/// A set of needles, compiled for searching.
 #[derive(Debug)]
 pub(crate) struct Search {
     needles: Needles,
     finder: Finder,
-    /// True if a hit of the finder must be verified: it is a prefix of needles, or there are
+    /// True if hits of the finder must be verified, since it searches for a prefix, or needles have
     /// checks.
     check: bool,
-    /// The common prefix of the needles, if the finder searches for it, and the probe for it, once
-    /// a text was seen.
+    /// The common prefix of the needles, if it is searched for. The probe for it is created when
+    /// the first text is searched.
     common: Option<Box<[u8]>>,
     probe: Option<Option<Probe>>,
-    /// Number of hits that were verified and rejected.
+    /// The number of hits that were rejected when verified.
     misses: usize,
-    /// Positions of splits, or of lines that may pass.
+    /// Scratch space: positions of splits, or of lines that may pass.
     places: Vec<usize>,
 }
 
@@ -165,7 +166,8 @@ impl Finder {
 }
 
 impl Search {
-    /// Compiles `needles`, of which there is at least one; `None` if they cannot be searched for.
+    /// Compiles `needles`, of which there must be at least one. Returns `None` if they cannot be
+    /// searched for.
     pub(crate) fn new(needles: Needles) -> Option<Self> {
         let first = needles.first()?;
         let common = needles.iter().fold(first.bytes.len(), |common, needle| {
@@ -188,18 +190,18 @@ impl Search {
         Some(Self { needles, finder, check, common: beginning, probe: None, misses: 0, places: Vec::new() })
     }
 
-    /// Number of needles.
+    /// Returns the number of needles.
     pub(crate) fn size(&self) -> usize {
         self.needles.len()
     }
 
-    /// Returns and resets the number of rejected hits.
+    /// Returns the number of rejected hits, and resets it.
     pub(crate) fn take_misses(&mut self) -> usize {
         std::mem::take(&mut self.misses)
     }
 
-    /// Appends to `starts` the starts of the lines of `text` that may pass, counted from `offset`;
-    /// returns the bytes of those lines. `text` is whole lines, the last of which may lack its
+    /// Appends the starts of the lines of `text` that may pass to `starts`, counted from `offset`.
+    /// Returns the bytes of those lines. Expects whole lines, but the last one may lack its
     /// terminator.
     pub(crate) fn lines(
         &mut self,
@@ -216,7 +218,7 @@ impl Search {
         while at < text.len() {
             let end = match text.get(at..at + STRETCH_BYTES).and_then(|stretch| memrchr(marks.terminator, stretch)) {
                 Some(last) => at + last + 1,
-                // A line longer than a stretch, or the end.
+                // There is a line longer than a stretch, or the text ends here.
                 None => line_end(text, at + STRETCH_BYTES, marks.terminator),
             };
             let stretch = text.get(at..end).unwrap_or_default();
@@ -226,7 +228,7 @@ impl Search {
         bytes
     }
 
-    /// Like [`Self::lines`], in one pass, where that is possible.
+    /// Like [`Self::lines`], in a single pass. Returns `None` if that is not possible.
     fn probed(
         &mut self,
         text: &[u8],
@@ -280,7 +282,7 @@ impl Search {
         bytes
     }
 
-    /// The first needle at or after `from`.
+    /// Returns the position of the first needle at or after `from`.
     #[inline]
     fn hit(&self, text: &[u8], mut from: usize, marks: &RecordDelimiters, misses: &mut usize) -> Option<usize> {
         loop {
@@ -296,7 +298,7 @@ impl Search {
 }
 
 impl Needle {
-    /// True if `text` begins with the needle and its continuation matches.
+    /// Returns whether `text` begins with the needle, followed by bytes that satisfy its condition.
     fn is_at(&self, text: &[u8], marks: &RecordDelimiters) -> bool {
         let Some(rest) = text.strip_prefix(self.bytes.as_slice()) else { return false };
         let (bound, least) = match &self.after {
@@ -317,7 +319,7 @@ impl Needle {
     }
 }
 
-/// End of the line that holds the byte at `at`, with its terminator.
+/// Returns the end of the line that contains the byte at `at`, including its terminator.
 fn line_end(text: &[u8], at: usize, terminator: u8) -> usize {
     text.get(at..).and_then(|rest| memchr(terminator, rest)).map_or(text.len(), |end| at + end + 1)
 }
@@ -337,7 +339,7 @@ mod tests {
         all.iter().map(|bytes| needle(bytes, After::Anything)).collect()
     }
 
-    /// The lines that may pass.
+    /// Returns the lines that may pass.
     fn lines<'a>(needles: &Needles, text: &'a str, marks: &RecordDelimiters) -> Vec<&'a str> {
         let mut starts = VecDeque::new();
         let bytes = Search::new(needles.clone()).unwrap().lines(text.as_bytes(), 100, marks, &mut starts);
@@ -391,12 +393,13 @@ mod tests {
         let text = "1995-09-05\n1995-09-04\n1995-1\n1995-10-02\n1995-10-03\n1995-10-022\n1995-0,9\n1995-0\"9\n1995-2\n";
         let expected = ["1995-09-05", "1995-1", "1995-10-02", "1995-0,9", "1995-0\"9"];
         assert_eq!(lines(&month, text, &csv()), expected);
-        // An occurrence that is none may overlap one that is.
+        // A rejected hit may overlap an accepted one.
         let overlapping = vec![needle("aa", After::AtMost("b".into()))];
         assert_eq!(lines(&overlapping, "aac\naaab\naaac\n", &csv()), ["aaab", "aaac"]);
     }
 
-    /// Needles and marks found in one pass, and one after the other, in texts full of both.
+    /// Compares a search in one pass with a search in two, in texts with many needles and
+    /// delimiters.
     #[test]
     fn one_pass_finds_the_lines_that_two_find() {
         let mut random = StdRng::seed_from_u64(11);
@@ -421,7 +424,7 @@ mod tests {
             assert_eq!(one, two, "{text:?}");
             found += one.1.len();
         }
-        // Else this would prove nothing.
+        // With fewer hits, this test would prove nothing.
         assert!(found > 1_000, "{found}");
     }
 

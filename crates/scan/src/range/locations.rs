@@ -1,4 +1,4 @@
-//! Locations of records that an index returns, merged into parts to read.
+//! Locations of records, as returned by an index, and merging of them into parts to read.
 //!
 //! A location is the byte range of a record without its line end, or the row number in Parquet.
 
@@ -8,11 +8,12 @@ use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;
 use pushdowndb_contract::{Error, ErrorKind, Result};
 
-/// Maximum bytes of a part, unless one location is larger.
+/// The maximum size of a part in bytes, unless a single location is larger.
 const MAX_PART_BYTES: u64 = 4 * 1024 * 1024;
 
-/// Returns the locations in two columns of an index, whose offsets are inclusive. `size` gives the
-/// size of the object of a row, if known: locations beyond it are an error.
+/// Returns the locations stored in two columns of an index, whose offsets are inclusive. `size`
+/// returns the size of the object to which a row refers, if known; a location that exceeds it is an
+/// error.
 pub fn places(
     batch: &RecordBatch,
     columns: [usize; 2],
@@ -33,7 +34,7 @@ pub fn places(
     first.values().iter().zip(last.values()).enumerate().map(place).collect()
 }
 
-/// Returns the locations that are in both `a` and `b`, which are ascending.
+/// Returns the locations that are in both `a` and `b`, which must be ascending.
 pub fn places_in_both(a: &[Range<u64>], b: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut b = b.iter().peekable();
     let mut both = Vec::new();
@@ -46,7 +47,7 @@ pub fn places_in_both(a: &[Range<u64>], b: &[Range<u64>]) -> Vec<Range<u64>> {
     both
 }
 
-/// Merges ascending locations that are at most `gap` bytes apart into parts.
+/// Merges locations, which must be ascending, into parts if they are at most `gap` bytes apart.
 pub fn near_places(places: &[Range<u64>], gap: u64) -> Vec<Range<u64>> {
     let mut parts: Vec<Range<u64>> = Vec::new();
     for place in places {

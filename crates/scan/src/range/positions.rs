@@ -4,8 +4,9 @@
 //! and looked up by reading parts of the object
 //! ([`ScanRange::Records`](crate::ScanRange::Records)).
 //!
-//! A position is two numbers. Text: the first and the last byte of a record, inclusive, without its
-//! line end (PushdownDB, Section IV-A). Parquet: the row number from 0, twice.
+//! A position is two numbers. For text, they are the first and the last byte of a record,
+//! inclusive, without its line end (PushdownDB, Section IV-A). For Parquet, both are the row
+//! number, counted from 0.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -18,10 +19,10 @@ use pushdowndb_contract::{Error, Result};
 
 use crate::io::reader::ObjectReader;
 
-/// Names of the two columns of a position.
+/// The names of the two columns of a position.
 pub const POSITION_COLUMNS: [&str; 2] = ["first", "last"];
 
-/// Parts are fetched together up to this size, at least one at a time.
+/// The maximum size of the parts that are fetched together, unless a single part is larger.
 const MAX_FETCH_BYTES: u64 = 4 * 1024 * 1024;
 
 /// Maximum number of parts that are fetched together.
@@ -35,26 +36,26 @@ pub(crate) struct Positions {
 }
 
 impl Positions {
-    /// Adds a record of these bytes, or the row with the number `place.start`.
+    /// Adds a record with these bytes, or the row with the number `place.start`.
     pub(crate) fn push(&mut self, place: Range<u64>) {
         let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
         self.first.push(number(place.start));
         self.last.push(number(place.end.saturating_sub(1).max(place.start)));
     }
 
-    /// Returns the two columns and clears them.
+    /// Returns the two columns of positions, and clears them.
     pub(crate) fn take(&mut self) -> [ArrayRef; 2] {
         [&mut self.first, &mut self.last].map(|all| Arc::new(Int64Array::from(std::mem::take(all))) as ArrayRef)
     }
 }
 
-/// Returns `schema` with the two columns of a position at its end.
+/// Returns `schema` with the two columns of a position appended.
 pub fn with_positions(schema: &SchemaRef) -> SchemaRef {
     let position = POSITION_COLUMNS.map(|name| Arc::new(Field::new(name, DataType::Int64, false)));
     Arc::new(Schema::new(schema.fields().iter().cloned().chain(position).collect::<Vec<_>>()))
 }
 
-/// Merges ascending parts that touch.
+/// Merges parts that touch or overlap.
 pub(crate) fn joined(parts: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut sorted: Vec<Range<u64>> = parts.iter().filter(|part| !part.is_empty()).cloned().collect();
     sorted.sort_unstable_by_key(|part| (part.start, part.end));
@@ -68,7 +69,7 @@ pub(crate) fn joined(parts: &[Range<u64>]) -> Vec<Range<u64>> {
     all
 }
 
-/// Parts of a text object, fetched a few at a time.
+/// Reads the parts of a text object, a few at a time.
 #[derive(Debug)]
 pub(crate) struct Parts {
     reader: Arc<dyn ObjectReader>,
@@ -85,7 +86,7 @@ impl Parts {
         }
     }
 
-    /// Returns the next part and its offset.
+    /// Returns the next part with its offset.
     pub(crate) async fn next(&mut self) -> Result<Option<(u64, Bytes)>> {
         if self.fetched.is_empty() {
             let mut bytes = 0;

@@ -4,21 +4,21 @@ use std::ops::Range;
 
 use pushdowndb_contract::{Compression, Error, Format, Fragment, JsonShape, Output, Result};
 
-/// The records of an object that are scanned.
+/// Selects the records of an object that are scanned.
 #[derive(Clone, Debug)]
 pub enum ScanRange {
-    /// Text: records whose first byte lies in the range. Parquet: row groups whose first column
-    /// chunk starts in it. `None`: all.
+    /// Text: the records whose first byte lies in the range. Parquet: the row groups whose first
+    /// column chunk starts in the range. `None` selects all.
     Bytes(Option<Range<u64>>),
-    /// All records, with the position of each in two more columns ([`crate::POSITION_COLUMNS`]).
+    /// All records, each with its position in two additional columns ([`crate::POSITION_COLUMNS`]).
     /// Only for text that can be cut into records one by one, and for Parquet without a predicate.
     WithPositions,
-    /// Parquet: these rows, by number. A bound inside a row group is moved to the start of a page,
-    /// in the same way for all ranges of a fragment: adjacent ranges yield each row once, and no
-    /// page is read twice unless pages of several columns start at different rows.
+    /// Parquet: the rows with these numbers. A bound inside a row group is moved to the start of a
+    /// page, in the same way for all ranges of a fragment. So adjacent ranges yield each row once,
+    /// and no page is read twice unless pages of different columns start at different rows.
     Rows(Range<u64>),
     /// The records in these parts, in this order. Text: byte ranges from the start of a record to
-    /// the end of one, with or without its line end. Parquet: ranges of row numbers.
+    /// the end of a record, with or without its line end. Parquet: ranges of row numbers.
     Records(Vec<Range<u64>>),
 }
 
@@ -47,8 +47,8 @@ impl ScanRange {
         }
     }
 
-    /// Fails for objects whose records have no position, and for fragments whose rows are no
-    /// records.
+    /// Returns an error if the object's records have no positions, or if the fragment's rows are
+    /// not records.
     pub(crate) fn check(&self, fragment: &Fragment, location: &str) -> Result<()> {
         match self {
             Self::Bytes(_) => return Ok(()),

@@ -1,4 +1,4 @@
-//! Opening the source of an object, by its format.
+//! Opening the source of an object, depending on its format.
 
 use pushdowndb_contract::{Expr, Format, Fragment, Output, Result};
 
@@ -9,10 +9,10 @@ use crate::text::json::scan::JsonScan;
 use crate::text::{csv, json};
 use crate::zones::zone::{ZoneColumn, can_be_zoned};
 
-/// A source of rows, and the fragment's output rewritten to its batches.
+/// A source of rows, and the fragment's output rewritten to the source's batches.
 pub(crate) type Opened = (Box<dyn BatchSource>, Output);
 
-/// Opens what `input` says of an object.
+/// Opens the source for the part of an object that `input` describes.
 pub(crate) fn open_source(fragment: &Fragment, input: ScanInput, parquet: ParquetOptions) -> Result<Opened> {
     fn boxed<S: BatchSource + 'static>((source, output): (S, Output)) -> Opened {
         (Box::new(source), output)
@@ -24,7 +24,8 @@ pub(crate) fn open_source(fragment: &Fragment, input: ScanInput, parquet: Parque
     }
 }
 
-/// The condition that zones of the object's columns may rule out, and those columns.
+/// Returns the condition by which zones can be pruned, and its columns; `None` if there is no such
+/// condition.
 pub(crate) fn zoned(fragment: &Fragment) -> Result<Option<(Expr, Vec<ZoneColumn>)>> {
     if !can_be_zoned(fragment) {
         return Ok(None);

@@ -1,10 +1,10 @@
-//! Scanning an object in pieces: the ranges that zones leave, one after the other, or several in
-//! parallel with [`Helpers`].
+//! Scanning of an object in pieces, which are the ranges that zones leave. Pieces are scanned one
+//! after the other, or several in parallel by [`Helpers`].
 //!
-//! Pieces in parallel return the rows that pass, or partial aggregates of them, in the order of the
+//! Parallel pieces return the rows that pass, or partial aggregates of them, in the order of the
 //! object; all further steps run in one place. The results are those of a sequential scan, except
-//! for the last digits of floating-point numbers. Output that waits for earlier pieces is bounded
-//! in bytes.
+//! for the last digits of floating-point numbers. The bytes of output that wait for earlier pieces
+//! are bounded.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -32,11 +32,11 @@ use crate::source::{BatchSource, ScanInput};
 use crate::zones::store::Zones;
 use crate::{compact, limits};
 
-/// Each helper takes this fraction of what is left as its next piece, while pieces are larger than
-/// the smallest.
+/// The next piece is the rest of the object divided by this number and the number of helpers, if
+/// that is larger than the smallest piece.
 const PIECES_PER_HELPER: u64 = 4;
 
-/// Maximum size of a piece, in smallest pieces.
+/// The maximum size of a piece, in multiples of the smallest piece.
 const MAX_PIECE_FACTOR: u64 = 4;
 
 /// Opens the pieces of an object.
@@ -51,7 +51,7 @@ fn bytes(range: &Range<u64>) -> u64 {
     range.end.saturating_sub(range.start)
 }
 
-/// The ranges that zones leave of `asked`, and the number of bytes that they rule out.
+/// Returns the ranges of `asked` that zones leave, and the number of bytes that they exclude.
 fn left_by(zones: &Zones, fragment: &Fragment, asked: &Range<u64>) -> Result<(Vec<Range<u64>>, u64)> {
     let Some((condition, columns)) = zoned(fragment)? else { return Ok((vec![asked.clone()], 0)) };
     let left = zones.surviving(&condition, &columns, asked.clone())?;
@@ -59,11 +59,11 @@ fn left_by(zones: &Zones, fragment: &Fragment, asked: &Range<u64>) -> Result<(Ve
     Ok((left, pruned))
 }
 
-/// Returns the number of bytes of `range` that zones rule out for `fragment`.
+/// Returns the number of bytes of `range` that zones exclude for `fragment`.
 ///
 /// # Errors
 ///
-/// The fragment is invalid.
+/// Returns an error if the fragment is invalid.
 pub fn bytes_ruled_out(zones: &Zones, fragment: &Fragment, range: &Range<u64>) -> Result<u64> {
     left_by(zones, fragment, range).map(|(_, pruned)| pruned)
 }
@@ -80,7 +80,7 @@ impl PieceFactory {
         open_source(&self.fragment, input, self.options.of_parquet())
     }
 
-    /// The ranges that zones leave of `extent`: at least one piece, which may be empty.
+    /// Returns the ranges of `extent` that zones leave: at least one, which may be empty.
     fn prune(&self, extent: ScanRange) -> Result<VecDeque<ScanRange>> {
         let all = VecDeque::from([extent]);
         let (Some(zones), Some(ScanRange::Bytes(asked))) = (&self.options.zones, all.front()) else { return Ok(all) };
@@ -100,7 +100,7 @@ impl PieceFactory {
         range.map_or(0..size, |range| range.start.min(size)..range.end.min(size))
     }
 
-    /// Helpers, if the object can be scanned in pieces and will be scanned as a whole.
+    /// Returns the helpers, if the object can be scanned in pieces and the scan will not end early.
     fn helpers(&self) -> Option<&Helpers> {
         let is_rows = matches!(self.fragment.output, Output::Rows(_));
         let ends_early = is_rows && self.fragment.limit.is_some() && self.fragment.order.is_empty();
@@ -108,14 +108,15 @@ impl PieceFactory {
         (self.fragment.format.is_splittable() && !ends_early).then_some(helpers)
     }
 
-    /// Maximum bytes of partial aggregates that a piece holds: not more than the piece itself.
+    /// Returns the maximum bytes of partial aggregates that a piece holds, which is the size of a
+    /// piece.
     fn totals_bytes(&self) -> usize {
         let bytes = self.helpers().map_or(limits::PIECE_BYTES, Helpers::piece_bytes);
         usize::try_from(bytes).unwrap_or(usize::MAX)
     }
 
-    /// Cuts ranges into pieces. Pieces become smaller towards the end: each has a cost to open, and
-    /// the last ones are waited for.
+    /// Cuts ranges into pieces. Pieces become smaller towards the end: to open a piece has a cost,
+    /// but the scan has to wait for the last pieces.
     fn cut(&self, extents: VecDeque<ScanRange>, helpers: &Helpers) -> VecDeque<ScanRange> {
         let range_of = |extent: &ScanRange| match extent {
             ScanRange::Bytes(range) => self.asked(range.as_ref()),
@@ -133,7 +134,7 @@ impl PieceFactory {
             }
             while !range.is_empty() {
                 let piece = (left / turns).clamp(smallest, smallest.saturating_mul(MAX_PIECE_FACTOR));
-                // The last one takes the rest.
+                // The last piece takes the rest of the range.
                 let is_last = bytes(&range) < piece + smallest;
                 let end = if is_last { range.end } else { range.start + piece };
                 left -= end - range.start;
@@ -147,21 +148,21 @@ impl PieceFactory {
 
 pub(crate) enum PieceOutput {
     Rows(RecordBatch),
-    /// A partial aggregate of such rows.
+    /// A partial aggregate of the rows that pass.
     PartialAggregate(PartialAggregate),
 }
 
-/// The output of all pieces.
+/// Returns the output of all pieces.
 pub(crate) struct ParallelScan {
     opening: Arc<PieceFactory>,
-    /// What pieces aggregate their rows to, if they do.
+    /// The plan by which pieces aggregate their rows; `None` if they do not.
     totals: Option<Arc<AggregatePlan>>,
     /// The current piece of a sequential scan.
     current: Option<Box<dyn BatchSource>>,
     left: VecDeque<Piece>,
-    /// Pieces that are scanned in parallel, in order.
+    /// The pieces that are being scanned in parallel, in order.
     running: VecDeque<Running>,
-    /// Notified when one of those has ended.
+    /// Notified when one of these pieces has ended.
     ended: Arc<Notify>,
 }
 
@@ -171,30 +172,30 @@ enum Piece {
     Closed(ScanRange),
 }
 
-/// A piece that is scanned by a task of its own.
+/// A piece that is scanned by a separate task.
 struct Running {
     /// True if a helper scans it, false if the task that scans the object does.
     helped: bool,
     found: UnboundedReceiver<Waiting>,
-    /// True if all of its output, or an error, was sent.
+    /// True once all of its output, or an error, was sent.
     is_whole: Arc<AtomicBool>,
     _task: Task<()>,
-    /// Reserved for waiting output.
+    /// Memory for output that waits.
     _reserved: Option<Reservation>,
 }
 
 impl Running {
-    /// True if all of its output was taken.
+    /// Returns whether all of its output was consumed.
     fn is_taken(&self) -> bool {
         self.found.is_closed() && self.found.is_empty() && self.is_whole.load(Ordering::Acquire)
     }
 }
 
-/// What was found, or what went wrong, and the room that it takes.
+/// Output of a piece or an error, and the permit for its bytes.
 type Waiting = (Result<PieceOutput>, OwnedSemaphorePermit);
 
 impl ParallelScan {
-    /// Opens the first piece. Also gives the schema of the rows, and the output rewritten to it.
+    /// Opens the first piece. Also returns the schema of the rows, and the output rewritten to it.
     pub(crate) fn open(opening: PieceFactory, extent: ScanRange) -> Result<(Self, SchemaRef, Output)> {
         let mut extents = opening.prune(extent)?;
         if let Some(helpers) = opening.helpers() {
@@ -204,7 +205,8 @@ impl ParallelScan {
         let (first, output) = opening.open(&first, &opening.options.spawner)?;
         let schema = first.schema();
         let left = [Piece::Opened(first)].into_iter().chain(extents.into_iter().map(Piece::Closed)).collect();
-        // Who passes groups on decides by all rows which.
+        // If groups may be passed on, which ones must be decided from all rows, so pieces do not
+        // aggregate.
         let totals = match &output {
             Output::Aggregate { groups, calls } if opening.options.partial_group_bytes.is_none() => {
                 Some(AggregatePlan::new(groups, calls, &schema, &opening.options.memory))
@@ -219,7 +221,7 @@ impl ParallelScan {
         &self.opening.options
     }
 
-    /// What was found next.
+    /// Returns the next output.
     pub(crate) async fn next(&mut self) -> Result<Option<PieceOutput>> {
         let is_alone = self.running.is_empty() && self.left.len() <= 1;
         if self.current.is_some() || is_alone || self.opening.helpers().is_none() {
@@ -236,7 +238,7 @@ impl ParallelScan {
                     None if front.is_taken() => drop(self.running.pop_front()),
                     None => return Err(Error::internal("a piece of an object was given up")),
                 },
-                // Somebody is free for another piece.
+                // A helper is free for another piece.
                 () = ended => {}
             }
         }
@@ -258,7 +260,7 @@ impl ParallelScan {
         }
     }
 
-    /// Starts pieces while there are helpers for them.
+    /// Starts to scan pieces while helpers are available.
     fn start(&mut self) {
         let Some(helpers) = self.opening.helpers() else { return };
         self.running.retain(|piece| !piece.is_taken());
@@ -275,9 +277,9 @@ impl ParallelScan {
             if helped && reserved.is_none() {
                 return;
             }
-            // Without memory for more, no more than a batch waits.
+            // If no memory can be reserved, only one batch may wait.
             let room = if reserved.is_some() { room } else { 1 };
-            // In this order: a piece that is taken is scanned.
+            // The piece is taken last, so that every piece taken is scanned.
             let Some(piece) = self.left.pop_front() else { return };
             let (sender, found) = unbounded_channel();
             let (opening, totals, ended) = (Arc::clone(&self.opening), self.totals.clone(), Arc::clone(&self.ended));
@@ -289,7 +291,7 @@ impl ParallelScan {
                 let to = BoundedSender::new(sender, room);
                 piece.scan(&opening, &by, totals.as_ref(), &to).await;
                 whole.store(true, Ordering::Release);
-                // When the end is seen, the helper is free again.
+                // Dropped first, so that the helper is free when the end of the piece is observed.
                 drop((opening, by));
                 drop(to);
                 ended.notify_one();
@@ -307,7 +309,7 @@ impl Piece {
         }
     }
 
-    /// Sends what is found in the piece.
+    /// Scans the piece and sends its output.
     async fn scan(
         self,
         opening: &PieceFactory,
@@ -362,8 +364,8 @@ impl Piece {
     }
 }
 
-/// Where a piece sends what it finds. Of what was not yet taken there are never more than `most`
-/// bytes and a batch.
+/// The sending end of a piece's output. At most `most` bytes plus one batch may wait to be
+/// consumed.
 struct BoundedSender {
     found: UnboundedSender<Waiting>,
     room: Arc<Semaphore>,
@@ -375,7 +377,7 @@ impl BoundedSender {
         Self { found, room: Arc::new(Semaphore::new(most)), most }
     }
 
-    /// Waits for room for `bytes`, then sends; `None` if the receiver was dropped.
+    /// Waits for a permit for `bytes`, and then sends. Returns `None` if the receiver was dropped.
     async fn send(&self, found: Result<PieceOutput>, bytes: usize) -> Option<()> {
         let bytes = u32::try_from(bytes.clamp(1, self.most)).unwrap_or(u32::MAX);
         let permit = Arc::clone(&self.room).acquire_many_owned(bytes).await.ok()?;

@@ -25,7 +25,7 @@ use crate::runtime::interrupt::{Interrupt, check_interrupt};
 use crate::runtime::memory::{MemoryBudget, Reservation};
 use crate::runtime::time_slice::TimeSlice;
 
-/// Returns the schema of the batches that [`scan`] yields.
+/// Returns the schema of the batches that [`scan`] returns.
 pub fn output_schema(fragment: &Fragment) -> Result<SchemaRef> {
     result_schema(fragment)
 }
@@ -33,13 +33,13 @@ pub fn output_schema(fragment: &Fragment) -> Result<SchemaRef> {
 /// Runs `fragment` over the object, or over the part of it that `extent` selects; `None` selects
 /// all.
 ///
-/// Aggregates without groups yield exactly one row. Dropping the stream stops reading, and so does
-/// reaching a LIMIT.
+/// Aggregates without groups return exactly one row. Reading stops when the stream is dropped, and
+/// when a LIMIT is reached.
 ///
 /// # Errors
 ///
-/// The fragment is inconsistent, or the range cannot be read on its own. Errors in the object are
-/// errors of the stream.
+/// Returns an error if the fragment is inconsistent, or if the range cannot be read on its own.
+/// Errors in the object are returned by the stream.
 pub fn scan(
     fragment: Arc<Fragment>,
     reader: Arc<dyn ObjectReader>,
@@ -78,7 +78,7 @@ fn open(
     Ok(results(Rows::OfObject(pieces), sink, schema, batch_rows, &memory, interrupt))
 }
 
-/// Runs `fragment` over decoded rows. The schema is that of the rows; the format is ignored.
+/// Runs `fragment` over decoded rows. Its schema must be that of the rows; its format is ignored.
 pub fn scan_rows(
     fragment: &Fragment,
     rows: Vec<RecordBatch>,
@@ -93,7 +93,7 @@ pub fn scan_rows(
     Ok(results(Rows::Decoded(decoded), sink, schema, options.batch_rows, &options.memory, interrupt))
 }
 
-/// Returns the results of `rows`. An interrupted scan yields nothing but its error.
+/// Streams the results of `rows`. An interrupted scan returns only its error.
 fn results(
     rows: Rows,
     sink: Sink,
@@ -126,7 +126,7 @@ fn in_small_batches(fragment: &Fragment, options: ScanOptions) -> ScanOptions {
     ScanOptions { batch_rows: options.batch_rows.min(most), ..options }
 }
 
-/// Rows after a LIMIT are not decoded, so that a malformed one among them is no error.
+/// Limits the rows of a batch to a LIMIT, so that later rows are not decoded and need not be valid.
 fn at_most_limit(fragment: &Fragment, options: ScanOptions) -> ScanOptions {
     let rows = match (&fragment.output, fragment.limit) {
         (Output::Rows(_), Some(limit)) if fragment.order.is_empty() && fragment.predicate.is_none() => limit,
@@ -136,7 +136,7 @@ fn at_most_limit(fragment: &Fragment, options: ScanOptions) -> ScanOptions {
     ScanOptions { batch_rows, ..options }
 }
 
-/// Source of rows that pass.
+/// A source of the rows that pass.
 enum Rows {
     OfObject(ParallelScan),
     Decoded(DecodedRows),
@@ -168,29 +168,30 @@ impl Iterator for DecodedRows {
 struct Scan {
     source: Option<Rows>,
     sink: Option<Sink>,
-    /// Coalesces small batches. It copies rows: a few rows of Parquet text would otherwise pin the
-    /// pages they point into.
+    /// Combines small batches. This copies rows: otherwise, a few rows of Parquet text would keep
+    /// the pages alive into which they point.
     small: BatchCoalescer,
-    /// Approximate bytes of those.
+    /// The approximate bytes of these batches.
     small_bytes: usize,
-    /// Rows of the source still to be processed, and the number to process at a time: fewer where
-    /// results are large.
+    /// Rows of the source that are still to be processed, and how many to process at a time; fewer
+    /// if their results are large.
     rest: Option<(RecordBatch, usize)>,
     slice: TimeSlice,
-    /// Reserved for the batch that was returned last, and its copies.
+    /// Memory for the batch that was returned last, and its copies.
     given: Reservation,
 }
 
-/// Larger batches of results are reserved: as they are, encoded, and waiting.
+/// Batches of results of at least this size are reserved, with their copies: as they are, encoded,
+/// and waiting.
 const MIN_COUNTED_BYTES: usize = 1024 * 1024;
 const COPIES: usize = 3;
 
 impl Scan {
-    /// Reserves memory for a batch that is returned, until the next one is.
+    /// Reserves memory for a batch that is returned, until the next batch is returned.
     fn reserve(&self, batch: &RecordBatch) -> Result<()> {
         let bytes: usize = batch.columns().iter().map(text_bytes).sum();
         let counted = if bytes < MIN_COUNTED_BYTES { 0 } else { bytes.saturating_mul(COPIES) };
-        // The batch exists already; its copies are made one after the other.
+        // The batch already exists, and its copies are created one after the other.
         let reserved = self.given.resize(counted).or_else(|_| self.given.resize(counted / COPIES));
         reserved.map_err(|shortage| shortage.error("a batch of results", "OverMaxRecordSize"))
     }
@@ -244,16 +245,17 @@ impl Scan {
     }
 
     fn gather(&mut self, batch: RecordBatch) -> Result<()> {
-        // Small rows that wait would cause every large batch after them to be split and copied.
+        // Without this, small rows that wait would cause every following large batch to be split
+        // and copied.
         if self.small.biggest_coalesce_batch_size().is_some_and(|large| batch.num_rows() > large) {
             self.flush()?;
         }
         let (rows, bytes) = (batch.num_rows(), batch.columns().iter().map(slice_bytes).sum::<usize>());
         self.small.push_batch(batch).map_err(from_arrow)?;
-        // Once a batch was completed, only rows of the last one are buffered.
+        // When a batch is completed, only rows of the last batch are still buffered.
         let waiting = self.small.get_buffered_rows();
         self.small_bytes = if waiting > rows { self.small_bytes + bytes } else { bytes / rows.max(1) * waiting };
-        // Few rows may have many bytes.
+        // A few rows may have many bytes.
         if self.small_bytes > limits::MAX_BATCH_TEXT_BYTES { self.flush() } else { Ok(()) }
     }
 

@@ -1,15 +1,15 @@
 //! Cancellation and deadlines of computations.
 //!
-//! A future that computes does not end when it is dropped: it has to return from `poll` first. Long
-//! computations therefore check an [`Interrupt`] now and then. It is a task-local variable, so that
-//! kernels deep inside an expression check it without having it passed down. Work on another task
-//! runs under an interrupt nested in that of the task that started it ([`Task`]): cancelling one
-//! cancels all work started for it.
+//! A future that is computing does not end when it is dropped: it has to return from `poll` first.
+//! Long computations therefore check an [`Interrupt`] from time to time. It is a task-local
+//! variable, so kernels deep inside an expression can check it without getting it as an argument.
+//! Work on another task runs under an interrupt nested in that of the task that started it
+//! ([`Task`]), so cancelling one cancels all work started for it.
 //!
-//! A check costs about 30 ns, so it is done once per block of text or batch of rows, and by
-//! [`Steps`] in loops whose work is not bounded by one. An interrupt that failed keeps failing; a
-//! function that cannot return an error may therefore stop early with any result, because the scan
-//! checks again before it returns that result.
+//! A check costs about 30 ns. It is done once per block of text or batch of rows, and by [`Steps`]
+//! in loops whose work is not bounded by these. An interrupt that has failed keeps failing. So a
+//! function that cannot return an error may stop early with any result: the scan checks again
+//! before it returns that result.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -24,52 +24,52 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::runtime::time_slice::lend;
 
-/// Bytes, rows or comparisons between two checks: about a millisecond of work.
+/// The number of bytes, rows or comparisons between two checks, which take about a millisecond.
 const CHECK_INTERVAL_STEPS: usize = 1 << 20;
 
 tokio::task_local! {
     static CURRENT: Interrupt;
 }
 
-/// Tells whether a computation should end, because it was cancelled or its time is up. Clones are
-/// the same interrupt. The default is never interrupted.
+/// Signals that a computation should end, because it was cancelled or has exceeded its time. Clones
+/// share their state. The default never interrupts.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt(Option<Arc<State>>);
 
 #[derive(Debug, Default)]
 struct State {
     cancelled: AtomicBool,
-    /// The deadline, and the time that was given.
+    /// The deadline, and the time limit from which it was computed.
     deadline: Option<(Instant, Duration)>,
-    /// Interrupts this one as well.
+    /// An interrupt that interrupts this one, too.
     outer: Interrupt,
 }
 
 impl Interrupt {
-    /// Returns an interrupt that can be cancelled.
+    /// Creates an interrupt that can be cancelled.
     pub fn new() -> Self {
         Self::default().inner()
     }
 
-    /// Returns an interrupt that can be cancelled and fails after `time`.
+    /// Creates an interrupt that can be cancelled, and that fails after `time`.
     pub fn after(time: Duration) -> Self {
         Self::default().inner_after(time)
     }
 
-    /// Returns an interrupt that can be cancelled on its own and fails with this one.
+    /// Creates an interrupt that can be cancelled separately, and that fails when this one does.
     #[must_use]
     pub fn inner(&self) -> Self {
         Self(Some(Arc::new(State { outer: self.clone(), ..State::default() })))
     }
 
-    /// Like [`Self::inner`], failing after `time` as well.
+    /// Like [`Self::inner`], for an interrupt that also fails after `time`.
     #[must_use]
     pub fn inner_after(&self, time: Duration) -> Self {
         let deadline = Instant::now().checked_add(time).map(|at| (at, time));
         Self(Some(Arc::new(State { outer: self.clone(), deadline, ..State::default() })))
     }
 
-    /// Returns the interrupt of the current task; outside of any, one that is never interrupted.
+    /// Returns the interrupt of the current task; outside of a task, one that never interrupts.
     pub fn current() -> Self {
         CURRENT.try_with(Self::clone).unwrap_or_default()
     }
@@ -87,7 +87,7 @@ impl Interrupt {
         CancelOnDrop(self.clone())
     }
 
-    /// Fails if the interrupt was cancelled or its time is up.
+    /// Returns an error if the interrupt was cancelled or has exceeded its time.
     pub fn check(&self) -> Result<()> {
         let mut next = &self.0;
         while let Some(state) = next {
@@ -104,14 +104,14 @@ impl Interrupt {
         Ok(())
     }
 
-    /// Runs `work` under this interrupt. One that is never interrupted leaves that of the task in
-    /// place.
+    /// Runs `work` under this interrupt. If this one never interrupts, `work` keeps the interrupt
+    /// of the current task.
     pub fn scope<F: Future>(&self, work: F) -> impl Future<Output = F::Output> + use<F> {
         let interrupt = self.or_current();
         CURRENT.scope(interrupt, work)
     }
 
-    /// Runs `work` under this interrupt.
+    /// Runs synchronous `work` like [`Self::scope`].
     pub fn scope_sync<T>(&self, work: impl FnOnce() -> T) -> T {
         CURRENT.sync_scope(self.or_current(), work)
     }
@@ -121,8 +121,8 @@ impl Interrupt {
     }
 }
 
-/// Fails if the interrupt of the current task fails. Lets other tasks run if the poll has been
-/// long.
+/// Returns an error if the current task is interrupted. If the current poll has taken long, other
+/// tasks may first run on this thread's worker.
 pub(crate) fn check_interrupt() -> Result<()> {
     lend(Instant::now);
     CURRENT.try_with(Interrupt::check).unwrap_or(Ok(()))
@@ -160,7 +160,7 @@ impl Drop for CancelOnDrop {
 #[derive(Debug)]
 pub(crate) struct Steps {
     left: usize,
-    /// Number of checks, plus one.
+    /// The number of checks, plus one.
     looks: usize,
     stopped: bool,
 }
@@ -184,13 +184,13 @@ impl Steps {
         }
     }
 
-    /// Counts `done` steps, and fails if the work should end.
+    /// Counts `done` steps. Returns an error if the work should end.
     #[inline]
     pub(crate) fn did(&mut self, done: usize) -> Result<()> {
         if self.go_on(done) { Ok(()) } else { check_interrupt() }
     }
 
-    /// Number of steps counted so far, for tests.
+    /// Returns the number of steps counted so far, for tests.
     #[cfg(test)]
     pub(crate) fn counted(&self) -> usize {
         self.looks * CHECK_INTERVAL_STEPS - self.left
@@ -208,17 +208,17 @@ impl Steps {
     }
 }
 
-/// A task that is interrupted and aborted when this is dropped before the task has ended.
+/// A task. If it is dropped before the task has ended, the task is interrupted and aborted.
 #[derive(Debug)]
 pub struct Task<T> {
     handle: AbortOnDropHandle<T>,
-    /// None once the task has ended: what it left behind may go on.
+    /// `None` once the task has ended, so that work it started may continue.
     cancel: Option<CancelOnDrop>,
 }
 
 impl<T> Task<T> {
-    /// Starts the work by `spawn`, under an interrupt of its own within `outer` and that of the
-    /// current task.
+    /// Starts `work` by `spawn`, under a new interrupt nested in `outer` and in that of the current
+    /// task.
     pub fn start<F>(
         outer: &Interrupt,
         work: F,
@@ -268,7 +268,7 @@ mod tests {
         outer.cancel();
         inner.scope(async { assert_eq!(kind(check_interrupt()), Some(ErrorKind::Cancelled)) }).await;
         inner.scope_sync(|| assert!(Interrupt::current().check().is_err()));
-        // The default keeps the one of the task.
+        // The default interrupt leaves that of the task in place.
         inner.scope(async { Interrupt::default().scope(async { assert!(check_interrupt().is_err()) }).await }).await;
         assert!(check_interrupt().is_ok(), "not out of the scope");
     }
@@ -297,13 +297,13 @@ mod tests {
         assert!(Interrupt::default().check().is_ok());
     }
 
-    /// One thread, kept by work that never waits: only the interrupt ends it.
+    /// The only thread is kept busy by work that never waits, so only the interrupt can end it.
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn a_task_that_is_dropped_ends_though_it_never_waits() {
         let (started, has_started) = tokio::sync::oneshot::channel();
         let (ended, has_ended) = tokio::sync::oneshot::channel();
         let work = async move {
-            // What it starts in turn runs within it.
+            // Work that the task starts runs under an interrupt nested in its own.
             let inner = Interrupt::current().inner();
             started.send(()).unwrap();
             let mut rounds = 0u64;

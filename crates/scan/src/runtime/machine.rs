@@ -1,13 +1,13 @@
-//! The memory of the machine and of the container that the process runs in.
+//! The memory of the machine, and of the container in which the process runs.
 
 use std::fs;
 
-/// The memory of the machine, in bytes, if the system reports it.
+/// Returns the memory of the machine in bytes; `None` if the system does not report it.
 pub fn machine_memory_bytes() -> Option<usize> {
     proc_bytes(&fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:")
 }
 
-/// The smallest memory limit of the control groups of the process, version 2 or 1, in bytes.
+/// Returns the smallest memory limit of the process's control groups (version 2 or 1), in bytes.
 pub fn container_memory_bytes() -> Option<usize> {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let mut files = vec!["/sys/fs/cgroup/memory/memory.limit_in_bytes".to_owned()];
@@ -23,8 +23,8 @@ pub fn container_memory_bytes() -> Option<usize> {
     files.into_iter().filter_map(limit).filter(|bytes| *bytes > 0).min()
 }
 
-/// The value in bytes of the line of `text`, a file of `/proc` with kibibytes, that begins with
-/// `name`.
+/// Returns the value in bytes of the line that begins with `name`. `text` is a file of `/proc` with
+/// values in kibibytes.
 pub fn proc_bytes(text: &str, name: &str) -> Option<usize> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_ascii_whitespace().next()?.parse::<usize>().ok()?.checked_mul(1024)

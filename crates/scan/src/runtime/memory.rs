@@ -2,13 +2,13 @@
 //!
 //! A [`MemoryBudget`] has a limit in bytes. Work takes a [`Reservation`] before it allocates, grows
 //! it as data arrives, and releases the bytes by dropping it. A [share](MemoryBudget::share) is a
-//! budget within another: what is reserved of it is reserved of the whole as well, and never
-//! exceeds the limit of the share.
+//! budget within another: its reservations count against the whole as well, and never exceed the
+//! limit of the share.
 //!
 //! Work that has not started may wait for memory ([`MemoryBudget::reserve`]), first come, first
-//! served, until three quarters are reserved. Work that holds memory never waits for more, since
-//! two such waits could deadlock: it takes the rest, does with less, or fails with an error that
-//! says what was too large ([`Shortage`]).
+//! served, until at most three quarters are reserved. Work that already holds memory never waits
+//! for more, since two such waits could deadlock: it uses the last quarter, continues with less
+//! memory, or fails with an error that says what was too large ([`Shortage`]).
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use bytes::Bytes;
 use pushdowndb_contract::{Error, ErrorKind};
 use tokio::sync::{Mutex, Notify};
 
-/// Quarters of a budget that work may fill that has not started.
+/// The number of quarters of a budget that work may reserve to start.
 const ADMISSION_QUARTERS: usize = 3;
 
-/// Minimum interval between two looks at the memory of the process.
+/// The minimum interval between two queries of the process's memory.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A limit of memory, shared by concurrent work. Clones are the same budget.
+/// A memory limit that is shared by concurrent work. Clones share their state.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryBudget(Option<Arc<Pool>>);
 
@@ -34,83 +34,84 @@ struct Pool {
     used: AtomicUsize,
     peak: AtomicUsize,
     refused: AtomicU64,
-    /// The budget that this one is a share of.
+    /// The budget of which this one is a share.
     whole: Option<Arc<Pool>>,
-    /// Held by the waiter at the front.
+    /// Locked by the first waiter.
     queue: Mutex<()>,
-    /// Number of waiters, here or in a share, and what wakes them. Used at the root only.
+    /// The number of waiters for this budget or its shares, and the signal that wakes them. Only
+    /// those of the root are used.
     waiting: AtomicUsize,
     freed: Notify,
     process: Option<Process>,
 }
 
-/// Memory of the process, as the operating system reports it.
+/// The limit on the process's memory as the operating system reports it.
 struct Process {
     limit: usize,
     resident: fn() -> Option<usize>,
     since: Instant,
-    /// Time of the last look, in milliseconds since `since`.
+    /// The time of the last query, in milliseconds after `since`.
     looked_at: AtomicU64,
     is_over: AtomicBool,
 }
 
-/// Error: less memory is left than was asked for.
+/// The error that less memory is left than was requested.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Shortage {
     /// The limit that was reached.
     limit: usize,
-    /// True if the limit is the asking work's own and not shared.
+    /// True if the limit is that of the requesting work alone, not a shared one.
     own: bool,
 }
 
 impl MemoryBudget {
-    /// Returns a budget without a limit.
+    /// Creates a budget without a limit.
     pub fn unbounded() -> Self {
         Self(None)
     }
 
-    /// Returns a budget of `limit` bytes.
+    /// Creates a budget of `limit` bytes.
     pub fn new(limit: usize) -> Self {
         Self(Some(Arc::new(Pool::new(limit, None, None))))
     }
 
-    /// Returns a budget of `limit` bytes that also refuses reservations while the process holds
-    /// more than `process_limit`, since not all allocations of libraries are reserved. `resident`
-    /// returns the bytes that the process holds, if known.
+    /// Creates a budget of `limit` bytes that also refuses reservations while the process holds
+    /// more than `process_limit` bytes, since libraries make allocations that are not reserved.
+    /// `resident` returns the bytes that the process holds, if known.
     pub fn of_process(limit: usize, process_limit: usize, resident: fn() -> Option<usize>) -> Self {
         let (looked_at, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
         let process = Process { limit: process_limit, resident, since: Instant::now(), looked_at, is_over };
         Self(Some(Arc::new(Pool::new(limit, None, Some(process)))))
     }
 
-    /// Returns a budget of `limit` bytes within this one.
+    /// Creates a budget of `limit` bytes within this one.
     #[must_use]
     pub fn share(&self, limit: usize) -> Self {
         let Some(whole) = &self.0 else { return Self(None) };
         Self(Some(Arc::new(Pool::new(limit.min(whole.limit), Some(Arc::clone(whole)), None))))
     }
 
-    /// Maximum bytes that may be reserved.
+    /// Returns the maximum number of bytes that may be reserved.
     pub fn limit(&self) -> usize {
         self.0.as_ref().map_or(usize::MAX, |pool| pool.limit)
     }
 
-    /// Bytes reserved now.
+    /// Returns the number of bytes that are reserved now.
     pub fn used(&self) -> usize {
         self.0.as_ref().map_or(0, |pool| pool.used.load(Relaxed))
     }
 
-    /// Maximum bytes that were reserved at once.
+    /// Returns the maximum number of bytes that were reserved at the same time.
     pub fn peak(&self) -> usize {
         self.0.as_ref().map_or(0, |pool| pool.peak.load(Relaxed))
     }
 
-    /// Number of refused reservations.
+    /// Returns the number of refused reservations.
     pub fn refused(&self) -> u64 {
         self.0.as_ref().map_or(0, |pool| pool.refused.load(Relaxed))
     }
 
-    /// True if this is the only handle of the budget and nothing is reserved.
+    /// Returns whether nothing is reserved and this is the only handle of the budget.
     pub fn is_idle(&self) -> bool {
         self.0.as_ref().is_none_or(|pool| Arc::strong_count(pool) == 1 && pool.used.load(Relaxed) == 0)
     }
@@ -119,31 +120,31 @@ impl MemoryBudget {
     ///
     /// # Errors
     ///
-    /// Fewer bytes are left.
+    /// Returns an error if fewer bytes are left.
     pub fn try_reserve(&self, bytes: usize) -> Result<Reservation, Shortage> {
         let reservation = self.empty();
         reservation.grow(bytes)?;
         Ok(reservation)
     }
 
-    /// Returns an empty reservation, to be grown.
+    /// Returns an empty reservation, which can be grown.
     pub fn empty(&self) -> Reservation {
         Reservation { budget: self.clone(), bytes: AtomicUsize::new(0) }
     }
 
-    /// Waits until work may start with `bytes`, and reserves them. The caller must hold no
+    /// Waits until work may start with `bytes`, and reserves them. The caller must not hold a
     /// reservation.
     ///
     /// # Errors
     ///
-    /// `bytes` is more than the limit.
+    /// Returns an error if `bytes` exceeds the limit.
     pub async fn reserve(&self, bytes: usize) -> Result<Reservation, Shortage> {
         let reservation = self.empty();
         let Some(pool) = &self.0 else { return Ok(reservation) };
         if let Some(small) = pool.chain().find(|pool| bytes > pool.limit) {
             return Err(pool.shortage(small));
         }
-        // After all earlier waiters.
+        // Earlier waiters come first.
         let is_first = pool.queue.try_lock().is_ok();
         if !is_first || !pool.may_begin(bytes) || pool.take(bytes).is_err() {
             let _front = pool.queue.lock().await;
@@ -154,7 +155,7 @@ impl MemoryBudget {
                 if pool.may_begin(bytes) && pool.take(bytes).is_ok() {
                     break;
                 }
-                // The process may release memory some time after a reservation was dropped.
+                // The process may release memory only some time after a reservation was dropped.
                 drop(tokio::time::timeout(POLL_INTERVAL * 5, freed).await);
             }
         }
@@ -163,7 +164,7 @@ impl MemoryBudget {
     }
 }
 
-/// Counts a waiter while it lives.
+/// A guard that counts a waiter.
 struct Waiting<'a>(&'a Pool);
 
 impl<'a> Waiting<'a> {
@@ -194,7 +195,7 @@ impl Pool {
         }
     }
 
-    /// This budget and those that it is a share of.
+    /// Returns this budget and those of which it is a share.
     fn chain(&self) -> impl Iterator<Item = &Self> {
         std::iter::successors(Some(self), |pool| pool.whole.as_deref())
     }
@@ -203,7 +204,7 @@ impl Pool {
         self.chain().last().unwrap_or(self)
     }
 
-    /// True if work that starts with `bytes` leaves the last quarter to running work.
+    /// Returns whether work may start with `bytes`, leaving the last quarter to running work.
     fn may_begin(&self, bytes: usize) -> bool {
         self.chain().all(|pool| {
             let used = pool.used.load(Relaxed);
@@ -269,9 +270,9 @@ impl fmt::Debug for Pool {
 }
 
 impl Shortage {
-    /// Returns the error for work that needs memory for `what`: of kind [`Limit`](ErrorKind::Limit)
-    /// with `code` if its own limit is too small, or one that asks to retry if a shared limit was
-    /// reached.
+    /// Converts the shortage to an error of work that needs memory for `what`. The kind is
+    /// [`Limit`](ErrorKind::Limit), with `code`, if the work's own limit is too small. If a shared
+    /// limit was reached, the error asks to retry.
     pub fn error(self, what: impl fmt::Display, code: &'static str) -> Error {
         if self.own {
             let message = format!("{what} needs more than {} bytes of memory", self.limit);
@@ -293,7 +294,7 @@ impl fmt::Display for Shortage {
 
 impl std::error::Error for Shortage {}
 
-/// Bytes of a [`MemoryBudget`], released when this is dropped.
+/// Reserved bytes of a [`MemoryBudget`]. Dropping it releases them.
 #[derive(Debug)]
 pub struct Reservation {
     budget: MemoryBudget,
@@ -301,7 +302,7 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// Number of bytes reserved.
+    /// Returns the number of bytes reserved.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Relaxed)
     }
@@ -310,7 +311,7 @@ impl Reservation {
     ///
     /// # Errors
     ///
-    /// Fewer bytes are left; the reservation is unchanged.
+    /// Returns an error, and leaves the reservation unchanged, if fewer bytes are left.
     pub fn grow(&self, bytes: usize) -> Result<(), Shortage> {
         if let Some(pool) = self.budget.0.as_ref().filter(|_| bytes > 0) {
             pool.take(bytes)?;
@@ -333,7 +334,7 @@ impl Reservation {
     ///
     /// # Errors
     ///
-    /// Fewer bytes are left; the reservation is unchanged.
+    /// Returns an error, and leaves the reservation unchanged, if fewer bytes are left.
     pub fn resize(&self, bytes: usize) -> Result<(), Shortage> {
         let now = self.bytes();
         match bytes.checked_sub(now) {

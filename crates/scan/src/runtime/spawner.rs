@@ -1,4 +1,4 @@
-//! How a scan starts background tasks, and how it obtains helpers.
+//! Starting background tasks of a scan, and obtaining helpers.
 
 use std::fmt;
 use std::future::Future;
@@ -10,17 +10,17 @@ use tokio::task::JoinHandle;
 use crate::limits;
 use crate::runtime::interrupt::{Interrupt, Task};
 
-/// Starts tasks: by default with Tokio; a caller that accounts for work passes its own function.
+/// Starts tasks. The default uses Tokio; a caller that accounts for work passes its own function.
 #[derive(Clone)]
 pub struct Spawner(Arc<dyn Fn(BoxFuture<'static, ()>) -> JoinHandle<()> + Send + Sync>);
 
 impl Spawner {
-    /// Returns a spawner that starts tasks with `spawn`.
+    /// Creates a spawner that starts tasks with `spawn`.
     pub fn new(spawn: impl Fn(BoxFuture<'static, ()>) -> JoinHandle<()> + Send + Sync + 'static) -> Self {
         Self(Arc::new(spawn))
     }
 
-    /// Starts a task that is cancelled with its parent, and when the result is dropped.
+    /// Starts a task that is cancelled when its parent is, and when the result is dropped.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) -> Task<()> {
         Task::start(&Interrupt::default(), work, |work| (self.0)(work))
     }
@@ -38,8 +38,8 @@ impl fmt::Debug for Spawner {
     }
 }
 
-/// Lets any thread take the task that was started or woken last. Tokio keeps that task for the
-/// current thread until the thread is idle (tokio-rs/tokio#4941); a dummy task takes its place.
+/// Allows any thread to run the task that was started or woken last. Tokio keeps that task for the
+/// current thread until the thread is idle (tokio-rs/tokio#4941), so a dummy task takes its place.
 /// Does nothing outside a Tokio runtime.
 pub(crate) fn share_last_task() {
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
@@ -47,7 +47,7 @@ pub(crate) fn share_last_task() {
     }
 }
 
-/// Limits of a parallel scan of one object, and where its threads come from.
+/// Limits of a parallel scan of one object, and the source of its threads.
 #[derive(Clone)]
 pub struct Helpers {
     most: usize,
@@ -56,8 +56,9 @@ pub struct Helpers {
 }
 
 impl Helpers {
-    /// Scans at most `most` pieces at once. Each but the first is started by a spawner that `ask`
-    /// returns, and only once it returns one; the spawner is kept until the piece was scanned.
+    /// Creates helpers that scan at most `most` pieces at the same time. The first piece needs no
+    /// helper. Every other one is started when `ask` returns a spawner, which is held until the
+    /// piece was scanned.
     pub fn new(most: usize, ask: impl Fn() -> Option<Spawner> + Send + Sync + 'static) -> Self {
         Self { most: most.max(1), piece_bytes: limits::PIECE_BYTES, ask: Arc::new(ask) }
     }

@@ -1,8 +1,8 @@
 //! Time slices: how long a scan computes before it yields its thread to other tasks.
 //!
-//! One kernel may take longer than any slice, for example a pattern that is matched at each
-//! position of a long text. It cannot yield; its worker is then handed to another thread
-//! ([`lend_long`]), and the operating system shares the cores.
+//! One kernel may take longer than a slice, for example if a pattern is matched at each position of
+//! a long text. It cannot yield. Its runtime worker is then handed to another thread
+//! ([`lend_long`]), and the operating system shares the cores between the threads.
 
 use std::cell::Cell;
 use std::thread;
@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use tokio::task::{block_in_place, yield_now};
 
-/// Length of a slice. An idle thread steals a task that yields, often on another core, and finds
-/// nothing of it in its caches: with slices of 2 ms two cores lost 5 % of their time.
+/// The length of a slice. When a task yields, an idle thread may steal it, often on another core
+/// whose caches have none of its data. With slices of 2 ms, two cores lost 5 % of their time.
 const SLICE: Duration = Duration::from_millis(10);
 
 /// The time slice of a scan.
@@ -34,20 +34,20 @@ impl TimeSlice {
     }
 }
 
-/// Minimum length of a poll after which its worker is offered to another thread.
+/// The minimum length of a poll after which its worker is handed to another thread.
 const MIN_LENT: Duration = Duration::from_millis(50);
 
-/// Maximum time until another thread has taken over a worker.
+/// The maximum time until another thread has taken over a worker.
 const MAX_HANDOVER: Duration = Duration::from_micros(300);
 
 thread_local! {
-    /// Start of the poll, or the time its worker was last offered to another thread; `None` where
-    /// that must not be done.
+    /// The start of the poll, or the time when its worker was last handed over; `None` if handing
+    /// it over is not allowed.
     static SINCE: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// Polls a task of a multi-threaded runtime. If the poll is long and checks its interrupt, other
-/// tasks continue on another thread.
+/// Polls a task of a multi-threaded runtime. If the poll takes long and checks its interrupt, the
+/// other tasks of the worker continue on another thread.
 pub fn lend_long<T>(poll: impl FnOnce() -> T) -> T {
     struct Reset(Option<Instant>);
     impl Drop for Reset {
@@ -59,12 +59,13 @@ pub fn lend_long<T>(poll: impl FnOnce() -> T) -> T {
     poll()
 }
 
-/// Offers the worker of this thread to other tasks if the poll has been long.
+/// Hands this thread's runtime worker, with its other tasks, to another thread if the poll has
+/// taken long.
 pub(crate) fn lend(now: impl FnOnce() -> Instant) {
     let Some(since) = SINCE.get() else { return };
     let now = now();
     if now.saturating_duration_since(since) >= MIN_LENT {
-        // Taken back if no other thread takes it, and offered again.
+        // The worker is taken back if no other thread takes it, and handed over again later.
         block_in_place(|| thread::sleep(MAX_HANDOVER));
         SINCE.set(Some(now));
     }
@@ -76,7 +77,7 @@ mod tests {
 
     use super::*;
 
-    /// One worker, kept by a task that never waits: others go on all the same.
+    /// The only worker is kept busy by a task that never waits; other tasks must continue anyway.
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn others_go_on_beside_a_long_poll() {
         use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! The buffer that records are cut from, and the records that belong to a byte range.
+//! The buffer from which records are cut, and which records belong to a byte range.
 //!
-//! A record belongs to the range that holds its first byte. A range that does not begin at the
-//! start of the object therefore starts one byte early and drops everything up to the first
-//! terminator; its last record is read to its end, wherever that is.
+//! A record belongs to the range that contains its first byte. So a range that does not begin at
+//! the start of the object starts one byte early, and drops everything up to the first terminator.
+//! Its last record is read to its end, even beyond the range.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -21,43 +21,45 @@ use crate::text::rewrite::Rewriter;
 use crate::text::source::TextSource;
 use crate::text::stage::Stage;
 
-/// Bytes after the text, so that it can be read 64 bytes at a time.
+/// The number of bytes after the text, so that it can be read 64 bytes at a time.
 pub(crate) const PADDING: usize = 64;
 
-/// A header may follow comments and blank lines: ranges that begin before this offset are read from
-/// the start.
+/// The maximum offset of a header, which may follow comments and blank lines. Ranges that begin
+/// before it are read from the start of the object.
 const MAX_HEADER_OFFSET_BYTES: u64 = 64 * 1024;
 
-/// Minimum bytes of a piece that is scanned in place.
+/// The minimum size of a piece that is scanned in place, in bytes.
 const MIN_BORROWED_BYTES: usize = 64 * 1024;
 
-/// Maximum bytes of a piece that are scanned at a time, so that positions in it fit 32 bits.
+/// The maximum number of bytes of a piece that are scanned at a time, so that positions fit into 32
+/// bits.
 const MAX_WINDOW_BYTES: usize = 4 * 1024 * 1024;
 
-/// Bytes of the next piece that are copied behind the rest of the one before.
+/// The number of bytes of the next piece that are copied after the rest of the previous piece.
 const SEAM_BYTES: usize = 16 * 1024;
 
 /// Text that has arrived and is not yet consumed.
 ///
-/// A large piece is borrowed: its text except for the last [`PADDING`] bytes is scanned in place.
-/// The rest is copied, followed by the beginning of the next piece; when the record that spans the
-/// two was consumed, the next piece is borrowed in turn. Small pieces are copied together.
+/// A large piece is borrowed: it is scanned in place, except for its last [`PADDING`] bytes. Its
+/// rest is copied, followed by the beginning of the next piece. When the record that spans both
+/// pieces is consumed, the next piece is borrowed. Small pieces are copied together.
 #[derive(Debug)]
 pub(crate) struct TextBuffer {
-    /// The text, in place; if `None`, it is in `copied`.
+    /// The text, if it is scanned in place; otherwise it is in `copied`.
     borrowed: Option<Bytes>,
-    /// The text, and [`PADDING`] zeros.
+    /// The copied text, followed by [`PADDING`] zeros.
     copied: Vec<u8>,
     head: usize,
-    /// Offset of the text in the text of the object.
+    /// The offset of the text in the text of the object.
     base: u64,
-    /// Bytes at the end of `copied` that are still in the piece they come from.
+    /// The number of bytes at the end of `copied` that are still in the piece from which they were
+    /// copied.
     lent: usize,
-    /// Bytes to buffer before records are cut.
+    /// The number of bytes to buffer before records are cut.
     target: usize,
     /// Maximum length of a record.
     record_bytes: usize,
-    /// True if no more text will come.
+    /// True if there is no more text.
     whole: bool,
 }
 
@@ -70,38 +72,39 @@ impl TextBuffer {
         Self { borrowed: None, copied, head: 0, base, lent: 0, target: BLOCK_BYTES, record_bytes, whole: false }
     }
 
-    /// The text, and at least [`PADDING`] bytes more.
+    /// Returns the text, followed by at least [`PADDING`] bytes.
     fn bytes(&self) -> &[u8] {
         self.borrowed.as_deref().unwrap_or(&self.copied)
     }
 
-    /// The text not yet consumed, followed by at least [`PADDING`] bytes that are not part of it.
+    /// Returns the text not yet consumed, followed by at least [`PADDING`] bytes that do not belong
+    /// to it.
     pub(crate) fn padded(&self) -> &[u8] {
         self.bytes().get(self.head..).unwrap_or_default()
     }
 
-    /// The text not yet consumed.
+    /// Returns the text not yet consumed.
     pub(crate) fn text(&self) -> &[u8] {
         let bytes = self.bytes();
         bytes.get(self.head..bytes.len() - PADDING).unwrap_or_default()
     }
 
-    /// Offset of [`Self::text`] in the text of the object.
+    /// Returns the offset of [`Self::text`] in the text of the object.
     pub(crate) fn offset(&self) -> u64 {
         self.base + self.head as u64
     }
 
-    /// Range of [`Self::text`] in the text of the object.
+    /// Returns the range of [`Self::text`] in the text of the object.
     pub(crate) fn range(&self) -> Range<u64> {
         self.offset()..self.offset() + self.text().len() as u64
     }
 
-    /// True if the text extends to the end of the object.
+    /// Returns whether the text extends to the end of the object.
     pub(crate) fn is_whole(&self) -> bool {
         self.whole
     }
 
-    /// True if records should be cut, rather than more text be read.
+    /// Returns whether records should be cut now, before more text is read.
     pub(crate) fn is_ready(&self) -> bool {
         self.whole || self.text().len() >= self.target
     }
@@ -116,10 +119,10 @@ impl TextBuffer {
         self.head = (self.head + bytes).min(self.bytes().len() - PADDING);
     }
 
-    /// Takes as much of `piece` as is wanted. Call it again with the rest, until nothing is left.
+    /// Takes as many bytes of `piece` as fit. Call it again with the rest, until nothing is left.
     pub(crate) fn fill(&mut self, piece: &mut Bytes) {
         let before = self.copied.len() - PADDING;
-        // Whether everything before the piece was consumed.
+        // True if everything before the piece was consumed.
         if self.borrowed.is_none() && self.head + self.lent >= before {
             let consumed = self.head + self.lent - before;
             if piece.len() - consumed >= MIN_BORROWED_BYTES {
@@ -173,7 +176,7 @@ impl TextBuffer {
         }
     }
 
-    /// Asks for more text, because the text holds no complete record.
+    /// Requests more text, because the buffer does not contain a complete record.
     pub(crate) fn widen(&mut self, location: &str) -> Result<()> {
         let most = self.record_bytes + MAX_TERMINATOR_BYTES;
         if self.text().len() >= most {
@@ -183,55 +186,56 @@ impl TextBuffer {
         Ok(())
     }
 
-    /// Resets the amount to buffer after a long record.
+    /// Resets the number of bytes to buffer, after a long record.
     pub(crate) fn narrow(&mut self) {
         self.target = BLOCK_BYTES;
     }
 }
 
-/// Results of a search of the text. Only for text in which every terminator ends a line.
+/// The results of a search of the text. Used only for text in which every terminator ends a line.
 #[derive(Debug, Default)]
 pub(crate) struct Candidates {
-    /// Starts of the lines that may hold rows, ascending, as offsets in the text of the object.
+    /// The starts of the lines that may contain rows, ascending, as offsets in the text of the
+    /// object.
     pub(crate) starts: VecDeque<u64>,
-    /// Lines that begin before this offset and are not in `starts` hold no row. A line begins here,
-    /// or the text ends.
+    /// Lines that begin before this offset and are not in `starts` contain no row. A line begins at
+    /// this offset, or the text ends there.
     pub(crate) searched: u64,
 }
 
-/// The text of a scan: its buffer, its source, and the range whose records are wanted.
+/// The text of a scan: its buffer, its source, and the range of the needed records.
 pub(crate) struct TextInput {
     location: String,
     source: TextSource,
     piece: Bytes,
     pub(crate) buffer: TextBuffer,
-    /// Records that begin in this range are wanted.
+    /// Records that begin in this range are needed.
     pub(crate) range: Range<u64>,
-    /// Text up to this terminator belongs to a record of the range before.
+    /// If set, the text up to this terminator belongs to a record of the previous range.
     partial: Option<u8>,
-    /// Ends records; `None` if the text cannot be cut by byte ranges.
+    /// The byte that ends records; `None` if the text cannot be cut by byte ranges.
     terminator: Option<u8>,
 }
 
-/// How the text of an object is opened.
+/// Options for opening the text of an object.
 pub(crate) struct TextOptions {
     pub(crate) compression: Compression,
-    /// Ends records; `None` if the text cannot be cut by byte ranges.
+    /// The byte that ends records; `None` if the text cannot be cut by byte ranges.
     pub(crate) terminator: Option<u8>,
-    /// True if the first record is a header: ranges that may hold it are read from the start.
+    /// True if the first record is a header. Ranges that may contain it are read from the start.
     pub(crate) header: bool,
-    /// Maximum length of a record.
+    /// Maximum length of a record, in bytes.
     pub(crate) record_bytes: usize,
     /// Rewrites text with multi-byte delimiters, and selects the records of the range.
     pub(crate) rewrite: Option<Rewriter>,
-    /// Translates text before it is rewritten, and after.
+    /// Translates text before it is rewritten, and afterwards.
     pub(crate) translate: Translate,
-    /// Starts the task that decompresses, and accounts for its memory.
+    /// Starts the decompression task.
     pub(crate) spawner: Spawner,
     pub(crate) memory: MemoryBudget,
 }
 
-/// Translates all text of an object.
+/// Adds the stages that translate all text of an object to its source.
 fn translated(
     mut source: TextSource,
     translate: Translate,
@@ -256,21 +260,21 @@ fn translated(
 /// The stages of a translation.
 #[derive(Default)]
 pub(crate) struct Translate {
-    /// From bytes to UTF-8.
+    /// Converts bytes to UTF-8.
     pub(crate) start: Option<Box<dyn Stage>>,
-    /// Of the fields of records.
+    /// Translates the fields of records.
     pub(crate) fields: Option<Box<dyn Stage>>,
 }
 
 impl Translate {
-    /// True if the text is taken as it is.
+    /// Returns whether the text needs no translation.
     pub(crate) fn is_none(&self) -> bool {
         self.start.is_none() && self.fields.is_none()
     }
 }
 
 impl TextInput {
-    /// Opens `range` of the object, or all of it.
+    /// Opens `range` of the object; `None` opens all of it.
     pub(crate) fn open(
         reader: Arc<dyn ObjectReader>,
         range: Option<Range<u64>>,
@@ -292,7 +296,7 @@ impl TextInput {
             return Err(Error::unsupported(format!("{location}: {why}, so a byte range of it cannot be read alone")));
         }
         let early = rewrite.as_ref().map_or(1, Rewriter::terminator_bytes);
-        // A range that may hold the header is read from the start of the object.
+        // A range that may contain the header is read from the start of the object.
         let inner =
             range.as_ref().map(|range| range.start).filter(|at| *at > 0 && !(header && *at < MAX_HEADER_OFFSET_BYTES));
         let start = inner.map_or(0, |at| at.saturating_sub(early));
@@ -320,7 +324,7 @@ impl TextInput {
         Ok(Self { location, source, piece: Bytes::new(), buffer, range, partial, terminator })
     }
 
-    /// Wraps text that was read already and holds whole records; it begins at `start` of the
+    /// Wraps text that was already read. It must contain whole records, and begin at `start` of the
     /// object.
     pub(crate) fn of_part(reader: Arc<dyn ObjectReader>, start: u64, text: Bytes, record_bytes: usize) -> Self {
         let location = reader.location().to_owned();
@@ -330,7 +334,8 @@ impl TextInput {
         Self { location, source, piece: Bytes::new(), buffer, range, partial: None, terminator: None }
     }
 
-    /// Waits until records can be cut. The caller has consumed all complete records of the buffer.
+    /// Waits until records can be cut. Expects that all complete records in the buffer were
+    /// consumed.
     pub(crate) async fn fill(&mut self) -> Result<()> {
         loop {
             self.drop_partial();
@@ -352,22 +357,23 @@ impl TextInput {
         }
     }
 
-    /// True if the last record of the range is complete: no more text is needed.
+    /// Returns whether the last record of the range is complete, so that no more text is needed.
     fn has_last_record(&self) -> bool {
         let Some(terminator) = self.terminator.filter(|_| self.partial.is_none()) else { return false };
         let inside = usize::try_from(self.range.end.saturating_sub(self.buffer.offset())).unwrap_or(usize::MAX);
         let text = self.buffer.text();
         let beyond = text.get(inside.saturating_sub(1)..).unwrap_or_default();
-        // Less may be the beginning of a byte order mark.
+        // With fewer bytes, the text may be the beginning of a byte order mark.
         text.len() >= 3 && memchr::memchr(terminator, beyond).is_some()
     }
 
-    /// Asks for more text, because a buffer that is not whole holds no complete record.
+    /// Requests more text, because the buffer is not at the end and does not contain a complete
+    /// record.
     pub(crate) fn widen(&mut self) -> Result<()> {
         self.buffer.widen(&self.location)
     }
 
-    /// True if all records of the range were consumed.
+    /// Returns whether all records of the range were consumed.
     pub(crate) fn is_done(&self) -> bool {
         let past = self.partial.is_none() && self.buffer.offset() >= self.range.end;
         past || (self.buffer.is_whole() && self.buffer.text().is_empty())
@@ -398,8 +404,8 @@ mod tests {
 
     use super::*;
 
-    /// Pieces of these sizes come out as they went in, line by line, whatever is borrowed and
-    /// whatever is copied.
+    /// Pieces of these sizes must be returned unchanged, line by line, whether they are borrowed or
+    /// copied.
     #[test]
     fn text_is_the_same_in_place_and_copied() {
         let mut random = StdRng::seed_from_u64(3);
@@ -417,7 +423,7 @@ mod tests {
             let mut piece = Bytes::new();
             let mut at = 0;
             while at < text.len() {
-                // As a scan does: complete records, then more text.
+                // As in a scan: complete records are consumed, and then more text is added.
                 while let Some(end) = memchr::memchr(b'\n', buffer.text()) {
                     let (rest, line) = (&text[at..], &buffer.text()[..=end]);
                     assert_eq!(buffer.offset(), at as u64);

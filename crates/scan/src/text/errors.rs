@@ -1,8 +1,8 @@
-//! Errors that all formats of text have in common.
+//! Errors that all text formats share.
 
 use pushdowndb_contract::Error;
 
-/// The error for a record that is longer than allowed.
+/// Returns the error for a record that is longer than allowed.
 #[cold]
 pub(crate) fn too_long(location: &str, at: u64, record_bytes: usize) -> Error {
     let most =

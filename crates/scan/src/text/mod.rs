@@ -1,4 +1,4 @@
-//! Scanning text: reading a byte range as a stream, the buffer and read loop of all formats, and
+//! Scanning of text: reading a byte range as a stream, the buffer and read loop of all formats, and
 //! the formats.
 
 pub(crate) mod buffer;
@@ -14,5 +14,5 @@ pub(crate) mod stage;
 pub(crate) mod translate;
 pub(crate) mod zstd_window;
 
-/// The byte order mark that may begin UTF-8 text and is not part of it.
+/// The byte order mark, which may precede UTF-8 text and does not belong to it.
 pub const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";

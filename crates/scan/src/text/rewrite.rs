@@ -1,10 +1,10 @@
-//! Rewrites CSV with multi-byte delimiters to CSV with single-byte ones.
+//! Rewrites CSV with multi-byte delimiters to CSV with single-byte delimiters.
 //!
 //! All other code searches for single bytes, many at a time. Delimiters such as `||` or `¦` are
-//! rare, so their text takes a detour: every field is rewritten in double quotes between commas.
-//! The rules are those of [`crate::text::csv::dialect`]. Only the rewriter knows the offsets of
-//! records in the object, so it also selects those of a byte range and drops header, comments and
-//! blank records.
+//! rare, so such text is rewritten first: every field is written in double quotes, with commas
+//! between fields. The rules are those of [`crate::text::csv::dialect`]. Only the rewriter knows
+//! the offsets of records in the object, so it also selects the records of a byte range, and drops
+//! the header, comments and blank records.
 
 use std::ops::Range;
 
@@ -14,10 +14,11 @@ use pushdowndb_contract::{CsvOptions, Error, Result, WideMarks};
 use crate::text::BYTE_ORDER_MARK;
 use crate::text::errors::too_long;
 
-/// Maximum growth of a record: an empty field of one byte becomes `"",`, and a quote two.
+/// The maximum growth of a record. An empty field of one byte becomes `"",`, and a quote becomes
+/// two.
 pub(crate) const MAX_GROWTH: usize = 4;
 
-/// The options by which the rewritten text is read.
+/// Returns the options with which the rewritten text is read.
 pub(crate) fn canonical(options: &CsvOptions) -> CsvOptions {
     CsvOptions {
         header: false,
@@ -39,20 +40,21 @@ pub(crate) struct Rewriter {
     marks: WideMarks,
     newlines_in_values: bool,
     record_bytes: usize,
-    /// The next record is the header.
+    /// True if the next record is the header.
     header: bool,
-    /// Records that begin in this range are wanted.
+    /// Records that begin in this range are needed.
     range: Range<u64>,
     /// Text that may be the beginning of a delimiter.
     rest: Vec<u8>,
-    /// Offset of `rest` in the object.
+    /// The offset of `rest` in the object.
     offset: u64,
-    /// Start of the record.
+    /// The start of the current record.
     record: u64,
     state: State,
-    /// The next record is the first of the object: a byte order mark before it belongs to it.
+    /// True if the next record is the first of the object. A byte order mark before it belongs to
+    /// it.
     first: bool,
-    /// True if the record is written rather than dropped.
+    /// True if the current record is written, false if it is dropped.
     wanted: bool,
     /// Bytes of wanted records so far.
     scanned: u64,
@@ -62,21 +64,21 @@ pub(crate) struct Rewriter {
 enum State {
     /// Before the first byte of the object.
     Start,
-    /// In a record of the range before.
+    /// In a record of the previous range.
     Foreign,
     Record,
     Comment,
     Field,
     Unquoted,
     Quoted,
-    /// After a closing quote; what follows belongs to the field.
+    /// After a closing quote. Bytes that follow belong to the field.
     Closed,
-    /// Past the range.
+    /// After the end of the range.
     Done,
 }
 
 impl Rewriter {
-    /// Fails for delimiters that cannot be told apart.
+    /// Returns an error for delimiters that cannot be distinguished.
     pub(crate) fn new(options: &CsvOptions, marks: &WideMarks, location: &str, record_bytes: usize) -> Result<Self> {
         let all = [Some(&marks.delimiter), marks.terminator.as_ref(), marks.quote.as_ref()];
         let all: Vec<&String> = all.into_iter().flatten().collect();
@@ -103,7 +105,8 @@ impl Rewriter {
         })
     }
 
-    /// Number of bytes before a range from which the start of its first record is known.
+    /// Returns the number of bytes before a range that are needed to find the start of its first
+    /// record.
     pub(crate) fn terminator_bytes(&self) -> u64 {
         let terminator = self.marks.terminator.as_deref().map(str::as_bytes);
         let overlaps_itself = |mark: &[u8]| (1..mark.len()).any(|n| mark.get(n..) == mark.get(..mark.len() - n));
@@ -115,8 +118,8 @@ impl Rewriter {
         let others = [Some(delimiter), quote.as_ref(), escape.as_ref(), comment.as_ref()];
         let shared = others.into_iter().flatten().any(|mark| mark.as_bytes().iter().any(begins));
         match terminator {
-            // `@@` found in `@@@` may be off by one, and `\n` may be the end of a delimiter `,\n`:
-            // only from the first record on are record ends known.
+            // `@@` found in `@@@` may be off by one, and `\n` may be the end of a delimiter `,\n`.
+            // Then record ends are known only when reading from the first record on.
             _ if shared => u64::MAX,
             Some(mark) if overlaps_itself(mark) => u64::MAX,
             Some(mark) => mark.len() as u64,
@@ -124,18 +127,18 @@ impl Rewriter {
         }
     }
 
-    /// Sets the offset `start` of the text in the object, and the range whose records are wanted.
+    /// Sets the offset `start` of the text in the object, and the range whose records are needed.
     pub(crate) fn of_range(self, start: u64, range: Range<u64>) -> Self {
         let state = if start == 0 { State::Start } else { State::Foreign };
         Self { offset: start, record: start, range, state, header: self.header && start == 0, ..self }
     }
 
-    /// True if no more text is needed.
+    /// Returns whether no more text is needed.
     pub(crate) fn is_done(&self) -> bool {
         self.state == State::Done
     }
 
-    /// Bytes so far that belong to the range.
+    /// Returns the number of bytes so far that belong to the range.
     pub(crate) fn scanned(&self) -> u64 {
         self.scanned
     }
@@ -169,7 +172,7 @@ impl Rewriter {
         let (quote, escape) = (marks.quote.as_deref().map(str::as_bytes), marks.escape.as_deref().map(str::as_bytes));
         let (delimiter, comment) = (marks.delimiter.as_bytes(), marks.comment.as_deref().map(str::as_bytes));
         let longest = [Some(delimiter), terminator, quote, escape, comment, Some(BYTE_ORDER_MARK)];
-        // A doubled quote is one delimiter, and so is an escape with the character it escapes.
+        // A doubled quote is a single delimiter, and so is an escape with the character after it.
         let ahead = 2 * longest.into_iter().flatten().map(<[u8]>::len).max().unwrap_or(1);
         let mut out = Vec::with_capacity(text.len() + text.len() / 4);
         let mut at = 0;
@@ -187,7 +190,7 @@ impl Rewriter {
             let here = self.offset + at as u64;
             let mut copy = |bytes: &[u8], wanted: bool| {
                 for byte in bytes.iter().filter(|_| wanted) {
-                    // The quote of the rewritten text.
+                    // A quote character is doubled in the rewritten text.
                     if *byte == b'"' {
                         out.push(b'"');
                     }

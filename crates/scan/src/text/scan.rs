@@ -1,4 +1,5 @@
-//! The read loop of text formats: fill the buffer, search it, cut records, decode those that pass.
+//! The read loop of text formats: fill the buffer, search it, cut records, and decode those that
+//! pass.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,53 +20,52 @@ use crate::runtime::time_slice::TimeSlice;
 use crate::source::{BatchSource, ScanInput};
 use crate::text::buffer::{Candidates, TextBuffer, TextInput, TextOptions};
 
-/// A format of records in text: cuts a buffer into records and gathers the rows that pass.
+/// A text format of records. It cuts a buffer into records and collects the rows that pass.
 pub(crate) trait RecordFormat: Send {
-    /// The schema of the batches.
+    /// Returns the schema of the batches.
     fn schema(&self) -> SchemaRef;
 
-    /// True if a batch is ready to be taken.
+    /// Returns whether a batch is ready to be taken.
     fn is_full(&self) -> bool;
 
-    /// The rows gathered so far, if any.
+    /// Returns the rows collected so far, if there are any.
     fn take(&mut self) -> Result<Option<RecordBatch>>;
 
-    /// True if records are looked at only where `candidates` of [`Self::advance`] say.
+    /// Returns whether [`Self::advance`] should process only records at `candidates`.
     fn takes_candidates(&mut self, buffer: &TextBuffer) -> bool;
 
-    /// Works through the next complete records of the buffer that begin before the end of the
-    /// range.
+    /// Processes the next complete records of the buffer that begin before the end of the range.
     fn advance(&mut self, input: &mut TextInput, candidates: Option<&mut Candidates>) -> Result<Advance>;
 
-    /// True if the text may end after the records seen so far.
+    /// Returns whether the text may end after the records seen so far.
     fn may_end(&self) -> bool {
         true
     }
 
-    /// The whole text was read, and what is left of it holds no record.
+    /// Called when the whole text was read, and the rest of it contains no record.
     ///
     /// # Errors
     ///
-    /// The text is cut off.
+    /// Returns an error if the text is truncated.
     fn check_end(&self) -> Result<()> {
         Ok(())
     }
 
-    /// All records that begin before byte `end` were worked through.
+    /// Called when all records that begin before offset `end` were processed.
     fn finish_zones(&mut self, end: u64);
 }
 
-/// What one step of a [`RecordFormat`] did.
+/// The result of one step of a [`RecordFormat`].
 pub(crate) struct Advance {
-    /// Bytes to consume; 0 if there was no complete record.
+    /// The number of bytes to consume; 0 if there was no complete record.
     pub(crate) bytes: usize,
-    /// Bytes of those that belong to the scan's range.
+    /// The number of these bytes that belong to the scan's range.
     pub(crate) scanned: u64,
-    /// Records that were looked at.
+    /// The number of records that were processed.
     pub(crate) records: u64,
 }
 
-/// Parts of an object that are scanned instead of all of it, see
+/// The parts of an object that are scanned instead of the whole object, see
 /// [`crate::range::scan_range::ScanRange::Records`].
 struct PartQueue {
     parts: Parts,
@@ -80,8 +80,8 @@ pub(crate) struct TextScan<F> {
     matcher: Option<Prefilter>,
     candidates: Candidates,
     parts: Option<PartQueue>,
-    /// True if the source counts bytes (compressed or rewritten text), so that they are not counted
-    /// here.
+    /// True if the source counts bytes (of compressed or rewritten text), so that they are not
+    /// counted here.
     counted_at_source: bool,
     done: bool,
     slice: TimeSlice,
@@ -89,8 +89,8 @@ pub(crate) struct TextScan<F> {
 }
 
 impl<F: RecordFormat> TextScan<F> {
-    /// Opens the text. `format` gets the input, and whether it is parts of the object; it also
-    /// gives what to search the text for.
+    /// Opens the text. `format` gets the input, and whether it consists of parts of the object. It
+    /// returns the format, and the prefilter to search the text with.
     pub(crate) fn open(
         scan: ScanInput,
         text: TextOptions,
@@ -151,7 +151,7 @@ impl<F: RecordFormat> TextScan<F> {
         }
     }
 
-    /// Goes on to the next part of the object, if only parts are scanned.
+    /// Moves to the next part of the object, if only parts are scanned.
     async fn next_part(&mut self) -> Result<bool> {
         let Some(PartQueue { parts, reader, record_bytes }) = &mut self.parts else { return Ok(false) };
         let Some((start, text)) = parts.next().await? else { return Ok(false) };
@@ -160,7 +160,7 @@ impl<F: RecordFormat> TextScan<F> {
         Ok(true)
     }
 
-    /// Looks for candidates in text that was not searched yet.
+    /// Searches for candidates in text that was not searched yet.
     fn search(&mut self) {
         let buffer = &self.input.buffer;
         if let Some(matcher) = &mut self.matcher

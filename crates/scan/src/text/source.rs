@@ -1,7 +1,7 @@
-//! The text of an object as a stream, decompressed, from an offset on.
+//! The text of an object as a stream, decompressed, starting at an offset.
 //!
-//! Compressed text is decompressed by a background task, a few pieces ahead; where it has
-//! [parts](crate::text::splitter), by one task for each of a few parts.
+//! Compressed text is decompressed by a background task, a few pieces in advance. If it has
+//! [parts](crate::text::splitter), several tasks decompress one part each.
 
 use std::ops::Range;
 use std::pin::pin;
@@ -28,30 +28,30 @@ use crate::text::rewrite::Rewriter;
 use crate::text::splitter::Parted;
 use crate::text::stage::Stage;
 
-/// Maximum bytes of a piece of decompressed text.
+/// The maximum size of a piece of decompressed text, in bytes.
 const MAX_PIECE_BYTES: usize = 256 * 1024;
 
-/// Maximum number of decompressed pieces that wait.
+/// The maximum number of decompressed pieces that wait.
 const MAX_QUEUED_PIECES: usize = 4;
 
-/// The same for each part: most parts are decompressed to the end while earlier ones are scanned.
+/// The same for each part. Most parts are decompressed completely while earlier parts are scanned.
 const MAX_QUEUED_PIECES_PER_PART: usize = 16;
 
-/// Maximum number of parts that wait, besides one that is scanned and one that is being queued.
+/// The maximum number of parts that wait, in addition to one being scanned and one being queued.
 const MAX_QUEUED_PARTS: usize = 1;
 
 /// A stream of text.
 pub(crate) struct TextSource {
     reader: Arc<dyn ObjectReader>,
     pieces: BoxStream<'static, Result<Bytes>>,
-    /// Offset of the bytes after `pieces` in the object.
+    /// The offset in the object after the bytes of `pieces`.
     next: u64,
-    /// Number of bytes to ask for next.
+    /// The number of bytes to request next.
     step: u64,
 }
 
 impl TextSource {
-    /// The bytes of `range`, followed, as long as they are asked for, by the rest of the object.
+    /// Streams the bytes of `range`, followed, on request, by the rest of the object.
     pub(crate) fn plain(reader: Arc<dyn ObjectReader>, range: Range<u64>) -> Self {
         let size = reader.size();
         let end = if range.end >= size { size } else { range.end.saturating_add(OVERSHOOT_BYTES).min(size) };
@@ -60,13 +60,13 @@ impl TextSource {
         Self { reader, pieces, next: end, step: OVERSHOOT_BYTES * 4 }
     }
 
-    /// Text that was read already.
+    /// Wraps text that was already read.
     pub(crate) fn read(reader: Arc<dyn ObjectReader>, text: Bytes) -> Self {
         let next = reader.size();
         Self { reader, pieces: stream::once(async { Ok(text) }).boxed(), next, step: 0 }
     }
 
-    /// All text of a compressed object. Counts the compressed bytes that it reads.
+    /// Streams all text of a compressed object. Counts the compressed bytes that it reads.
     pub(crate) fn compressed(
         reader: Arc<dyn ObjectReader>,
         compression: Compression,
@@ -105,7 +105,7 @@ impl TextSource {
         Self { reader, pieces: pieces.boxed(), next: size, step: 0 }
     }
 
-    /// Rewrites delimiters record by record. If the text is not compressed, `counters` count the
+    /// Rewrites the delimiters of the text. If the text is not compressed, `counters` count the
     /// bytes that belong to the range.
     pub(crate) fn rewritten(self, rewriter: Rewriter, counters: Option<Arc<ScanCounters>>) -> Self {
         let (reader, next) = (Arc::clone(&self.reader), self.reader.size());
@@ -135,7 +135,7 @@ impl TextSource {
         Self { reader, pieces: pieces.boxed(), next, step: 0 }
     }
 
-    /// Translates the text by `stage`. `counters` count the bytes that come in.
+    /// Translates the text by `stage`. `counters` count the bytes before translation.
     pub(crate) fn translated(self, stage: Box<dyn Stage>, counters: Option<Arc<ScanCounters>>) -> Self {
         let (reader, next) = (Arc::clone(&self.reader), self.reader.size());
         let pieces = stream::try_unfold(Some((self, stage, counters)), |state| async move {
@@ -170,7 +170,7 @@ impl TextSource {
             if self.next >= end {
                 return Ok(None);
             }
-            // A record that extends far past the range: read more and more of it.
+            // A record extends far beyond the range, so larger and larger pieces are read.
             self.pieces = self.reader.stream(self.next..end);
             self.next = end;
             self.step = self.step.saturating_mul(4);
@@ -178,7 +178,7 @@ impl TextSource {
     }
 }
 
-/// The text of all parts, a few of which are decompressed in parallel.
+/// Streams the text of all parts, a few of which are decompressed in parallel.
 fn in_parts(
     bytes: BoxStream<'static, std::io::Result<Bytes>>,
     parted: Parted,
@@ -198,7 +198,7 @@ fn in_parts(
         };
         let reserved = reserved.map_err(refused)?;
         let pieces = text(parted.decoder(part), format, location.clone()).map(move |piece| {
-            // The window lives as long as the text.
+            // The memory of the window is reserved as long as the text is decompressed.
             let _reserved = &reserved;
             piece
         });
@@ -217,7 +217,8 @@ fn ahead(
     stream::once(start).flatten().boxed()
 }
 
-/// Moves `items` to a background task, which starts now and produces up to `most` of them ahead.
+/// Moves `items` to a background task, which starts at once and produces up to `most` items in
+/// advance.
 fn started<T: Send + 'static>(
     items: impl Stream<Item = Result<T>> + Send + 'static,
     most: usize,
@@ -240,7 +241,7 @@ fn started<T: Send + 'static>(
     });
     let next = |(mut receiver, task): (mpsc::Receiver<Result<Option<T>>>, _)| async move {
         let is_full = receiver.len() == receiver.max_capacity();
-        // The end is sent explicitly: a task that merely stopped has not decompressed all of the
+        // The end is sent explicitly, since a task that merely stopped has not decompressed all
         // text.
         let Some(item) = receiver.recv().await else {
             return Err(Error::internal("decompressing a text stopped before its end"));

@@ -1,9 +1,9 @@
-//! Splitting compressed text into parts that can be decompressed in parallel: zstd frames, and gzip
-//! members with a known length.
+//! Splitting of compressed text into parts that can be decompressed in parallel: zstd frames, and
+//! gzip members of known length.
 //!
-//! The end of a part is found without decompressing it: a zstd frame is a chain of blocks with
-//! their sizes (RFC 8878, Section 3.1.1); a member of BGZF, the gzip that `bgzip` writes, has its
-//! size in an extra field (SAM specification, Section 4.1). Any other text is one part.
+//! The end of a part is found without decompressing it. A zstd frame is a chain of blocks with
+//! their sizes (RFC 8878, Section 3.1.1). A member of BGZF, the gzip variant of `bgzip`, has its
+//! size in an extra field (SAM specification, Section 4.1). Any other text is a single part.
 
 use std::io;
 
@@ -17,10 +17,10 @@ use tokio_util::io::StreamReader;
 
 use crate::text::zstd_window::{USUAL_BYTES, log_of, window_bytes};
 
-/// Target size of a part, compressed: smaller frames are combined.
+/// The target size of a part in compressed bytes. Smaller frames are combined.
 const TARGET_PART_BYTES: usize = 512 * 1024;
 
-/// A longer frame is decompressed as it arrives, with all that follows.
+/// The maximum size of a part. From a longer frame on, the text is decompressed as it arrives.
 const MAX_PART_BYTES: usize = 4 * 1024 * 1024;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -29,16 +29,16 @@ pub(crate) enum Parted {
     Zstd,
 }
 
-/// Compressed bytes that can be decompressed on their own.
+/// Compressed bytes that can be decompressed independently.
 pub(crate) enum Part {
-    /// Whole frames or members, and the largest window of a frame.
+    /// Whole frames or members, and the largest window of their frames.
     Whole(Bytes, u64),
-    /// The last part: the rest of the text, and the largest window that a frame of it may have.
+    /// The last part: the rest of the text, and the largest window that its frames may have.
     Rest(BoxStream<'static, io::Result<Bytes>>, u64),
 }
 
 impl Part {
-    /// Memory that a decoder needs for its window.
+    /// Returns the memory that a decoder needs for its window.
     pub(crate) fn window_bytes(&self) -> usize {
         let (Self::Whole(_, window) | Self::Rest(_, window)) = self;
         usize::try_from(*window).unwrap_or(usize::MAX)
@@ -77,7 +77,7 @@ impl Parted {
         }
     }
 
-    /// Window size of the frame that begins here.
+    /// Returns the window size of the frame that begins here.
     fn window(self, frame: &[u8]) -> u64 {
         match self {
             Self::Gzip => 0,
@@ -92,11 +92,11 @@ impl Parted {
         }
     }
 
-    /// Length of the frame or member that begins here, as far as it is known from `bytes`.
+    /// Returns the length of the frame or member that begins here, as far as `bytes` show it.
     fn length(self, bytes: &[u8]) -> Length {
         match self {
             Self::Gzip => bgzf_length(bytes),
-            // Malformed frames are told from short ones by the decoder.
+            // Malformed frames look like incomplete ones here; the decoder distinguishes them.
             Self::Zstd => match zstd::zstd_safe::find_frame_compressed_size(bytes) {
                 Ok(length) if length > 0 => Length::Of(length),
                 _ => Length::NeedsMore,
@@ -116,14 +116,14 @@ struct Cutter {
     kind: Parted,
     bytes: BoxStream<'static, io::Result<Bytes>>,
     read: BytesMut,
-    /// The largest window of the frames that are whole.
+    /// The largest window of the frames that are complete.
     window: u64,
 }
 
 impl Cutter {
-    /// Returns the next part and the cutter of those after it; `None` at the end.
+    /// Returns the next part, and the cutter for the parts after it; `None` at the end.
     async fn next(mut self) -> io::Result<Option<(Part, Option<Self>)>> {
-        // Bytes of whole frames or members.
+        // The number of bytes of complete frames or members.
         let mut whole = 0;
         loop {
             let rest = self.read.get(whole..).unwrap_or_default();
@@ -151,7 +151,7 @@ impl Cutter {
         }
     }
 
-    /// Whole frames, if there are any before what cannot be split.
+    /// Returns the complete frames before text that cannot be split, or else the rest of the text.
     fn up_to(self, whole: usize) -> (Part, Option<Self>) {
         if whole > 0 {
             return self.whole(whole);
@@ -167,7 +167,7 @@ impl Cutter {
     }
 }
 
-/// Length of a gzip member that records it.
+/// Returns the length of a gzip member that states it.
 fn bgzf_length(bytes: &[u8]) -> Length {
     const HEADER: usize = 12;
     const HAS_EXTRA: u8 = 4;
@@ -200,7 +200,7 @@ mod tests {
 
     use super::*;
 
-    /// A member as `bgzip` writes it.
+    /// Returns a member in the form that `bgzip` writes.
     fn bgzf(text: &[u8]) -> Vec<u8> {
         let extra = [b'B', b'C', 2, 0, 0, 0];
         let mut encoder = flate2::GzBuilder::new().extra(extra.to_vec()).write(Vec::new(), flate2::Compression::fast());
@@ -221,14 +221,14 @@ mod tests {
         zstd::encode_all(text, 1).unwrap()
     }
 
-    /// Text that hardly compresses.
+    /// Returns text that hardly compresses.
     fn noise(seed: u64, length: usize) -> Vec<u8> {
         let mut bytes = vec![0; length];
         StdRng::seed_from_u64(seed).fill_bytes(&mut bytes);
         bytes
     }
 
-    /// How many parts there are, whether the last is the rest, and the text of all.
+    /// Returns the number of parts, whether the last one is the rest, and the text of all parts.
     async fn parts(kind: Parted, compressed: &[u8], piece: usize) -> io::Result<(usize, bool, Vec<u8>)> {
         let pieces: Vec<io::Result<Bytes>> =
             compressed.chunks(piece).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();

@@ -1,17 +1,17 @@
-//! Window size of a zstd frame.
+//! The window size of a zstd frame.
 //!
-//! The frame header states it (RFC 8878, Section 3.1.1.1), and the decoder allocates it before it
-//! has read anything else: 128 MiB for a frame of a few bytes. It is therefore read first, and
-//! reserved in the budget of the scan.
+//! The frame header states it (RFC 8878, Section 3.1.1.1), and the decoder allocates the window
+//! before it reads anything else: 128 MiB for a frame of a few bytes. So the size is read first,
+//! and reserved in the memory budget of the scan.
 
-/// Every decoder supports this size, by RFC 8878. A frame after the first of an unsplit part may
-/// not have a larger window than this or that of the first.
+/// The window size that every decoder supports, by RFC 8878. In a part that is not split, frames
+/// after the first must not have a window larger than this and than that of the first frame.
 pub(super) const USUAL_BYTES: u64 = 8 << 20;
 
 const MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
 
-/// Window size of the frame that begins here, in bytes. `None` if that is no frame with a window,
-/// or incomplete.
+/// Returns the window size of the frame that begins here, in bytes. Returns `None` if that is
+/// incomplete, or is not a frame with a window.
 pub(super) fn window_bytes(frame: &[u8]) -> Option<u64> {
     let (descriptor, rest) = frame.strip_prefix(&MAGIC)?.split_first()?;
     let is_single_segment = descriptor & 0x20 != 0;
@@ -20,7 +20,7 @@ pub(super) fn window_bytes(frame: &[u8]) -> Option<u64> {
         let base = 1u64 << (10 + (window >> 3));
         return Some(base + base / 8 * (window & 7));
     }
-    // The content is the window. Its size follows the dictionary id.
+    // The content is the window. Its size follows the dictionary ID.
     let dictionary = [0, 1, 2, 4].get(usize::from(descriptor & 3))?;
     let size = rest.get(*dictionary..)?;
     Some(match descriptor >> 6 {
@@ -31,7 +31,7 @@ pub(super) fn window_bytes(frame: &[u8]) -> Option<u64> {
     })
 }
 
-/// The smallest power of two that is not less, as decoders take their limit.
+/// Returns the binary logarithm of the window size, rounded up, in the form of a decoder's limit.
 pub(super) fn log_of(window: u64) -> u32 {
     // Clamped to the limits that a decoder accepts.
     window.max(1).next_power_of_two().trailing_zeros().clamp(10, 27)

@@ -1,8 +1,8 @@
 //! Column builders: decode fields into Arrow arrays, one builder for each type.
 //!
-//! A builder appends group after group and is emptied when a batch is taken. A field that is NULL
-//! in a NOT NULL column, or spells no value of the type, is reported with its span; the caller adds
-//! object and column to the message.
+//! A builder appends one group after the other, and is emptied when a batch is taken. If a field is
+//! NULL in a NOT NULL column, or not valid for the type, it is reported with its span, and the
+//! caller adds the object and the column to the error.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -29,27 +29,27 @@ use crate::values::short_decimal::group::{GROUP, ShortDecimal};
 pub(crate) trait ColumnBuilder: Send {
     fn append(&mut self, fields: &FieldColumn<'_>) -> Result<(), BadField>;
 
-    /// Takes the array of all fields so far.
+    /// Takes the array of all fields appended so far.
     fn finish(&mut self) -> Result<ArrayRef, ArrowError>;
 
-    /// Approximate bytes of text in the builder.
+    /// Returns the approximate bytes of text in the builder.
     fn text_bytes(&self) -> usize {
         0
     }
 }
 
-/// A use of the rule by which fields spell values of a primitive type.
+/// A visitor that gets the parser for fields of a primitive type.
 pub(crate) trait WithParser {
     type Output;
 
-    /// `parse` returns the value of a field that is not NULL; `None` if it spells none.
+    /// `parse` returns the value of a field that is not NULL; `None` if the field is not valid.
     fn make<T, P>(self, data_type: &DataType, parse: P) -> Self::Output
     where
         T: ArrowPrimitiveType,
         P: Fn(FieldBytes<'_>) -> Option<T::Native> + Send + 'static;
 }
 
-/// Calls `with` with the rule of a type; `None` if the type is not primitive.
+/// Calls `with` with the parser of a type. Returns `None` if the type is not primitive.
 pub(crate) fn with_parser<W: WithParser>(
     data_type: &DataType,
     spelling: Spelling,
@@ -126,7 +126,7 @@ pub(crate) fn builder(data_type: &DataType, nulls: Nulls, spelling: Spelling) ->
     })
 }
 
-/// Casts one text with Arrow, as an array of one value.
+/// Casts one text with Arrow. Returns an array with one value.
 fn arrow_cast(field: &[u8], to: &DataType) -> Option<ArrayRef> {
     let text = std::str::from_utf8(field).ok()?;
     let options = CastOptions { safe: true, ..Default::default() };
@@ -141,15 +141,15 @@ struct Primitives<T: ArrowPrimitiveType, P> {
     nulls: Nulls,
     parse: P,
     usual: Option<ShortDecimal>,
-    /// True if a number may not begin with zeros.
+    /// True if a number must not begin with superfluous zeros.
     keeps_zeros: bool,
-    /// Whether an integer that would be rounded is none.
+    /// True if an integer that would be rounded is not valid.
     keeps_digits: bool,
-    /// Number of values in the last batch, as capacity of the next.
+    /// The number of values in the last batch, which is the initial capacity for the next one.
     capacity: usize,
 }
 
-/// The value of a field that the rule of the column refuses and a cast takes.
+/// Returns the value of a field that the column's rule refuses but a cast accepts.
 #[cold]
 fn respelled<T: ArrowPrimitiveType>(field: &[u8], data_type: &DataType, spelling: Spelling) -> Option<T::Native> {
     match spelling {
@@ -158,7 +158,8 @@ fn respelled<T: ArrowPrimitiveType>(field: &[u8], data_type: &DataType, spelling
             if let DataType::Timestamp(..) = data_type
                 && let Some(time) = std::str::from_utf8(field).ok().and_then(|text| Timestamp::parse(text.trim()))
             {
-                // S3 Select's shorter spellings: a year, a month, a time without seconds.
+                // S3 Select also accepts shorter spellings: a year, a month, a time without
+                // seconds.
                 let micros = TimestampMicrosecondArray::from(vec![time.micros()]).with_timezone("+00:00");
                 let value = cast_with_options(&micros, data_type, &CastOptions::default()).ok()?;
                 return value.as_any().downcast_ref::<PrimitiveArray<T>>().map(|array| array.value(0));
@@ -206,7 +207,7 @@ where
         let loses =
             |field: &[u8]| *keeps_zeros && parse::begins_with_zeros(field) || *keeps_digits && parse::is_rounded(field);
         let mut scratch = Vec::new();
-        // Rows since the last NULL, which is cheaper than appending each.
+        // The number of rows since the last NULL; appending them together is cheaper.
         let mut valid = 0;
         for row in rows {
             let span = fields.span(row);
@@ -241,7 +242,7 @@ where
             while row + GROUP <= all {
                 let (numbers, others) = usual.numbers(fields, row);
                 if others.count_ones() as usize > GROUP / 2 {
-                    // The next ones are likely to be the same.
+                    // The next groups are likely to need the general rule, too.
                     break;
                 }
                 if others == 0 {
@@ -309,7 +310,7 @@ pub(crate) struct Text<O: OffsetSizeTrait> {
     ends: Vec<O>,
     validity: NullBufferBuilder,
     nulls: Nulls,
-    /// Rows and bytes of the last batch, as capacity of the next.
+    /// The rows and bytes of the last batch, which are the initial capacity for the next one.
     capacity: (usize, usize),
 }
 
@@ -355,8 +356,8 @@ impl<O: OffsetSizeTrait> ColumnBuilder for Text<O> {
             ends.push(O::usize_as(bytes.len()));
         }
         validity.append_n_non_nulls(valid);
-        // One validation of all is much cheaper than one per field; fields are validated singly
-        // only if it fails.
+        // One validation of all fields is much cheaper than one per field. Fields are validated one
+        // by one only if it fails.
         if bytes.get(before..).is_some_and(<[u8]>::is_ascii) {
             return Ok(());
         }
@@ -378,8 +379,8 @@ impl<O: OffsetSizeTrait> ColumnBuilder for Text<O> {
     }
 }
 
-/// Views are made of plain text at the end: Arrow shares the bytes and does not validate them
-/// again.
+/// Builds views, from plain text, when the array is taken: Arrow shares the bytes and does not
+/// validate them again.
 struct TextViews(Text<i32>);
 
 impl ColumnBuilder for TextViews {
@@ -396,8 +397,8 @@ impl ColumnBuilder for TextViews {
     }
 }
 
-/// Types without a decoder of their own: text, then Arrow's strict cast, group by group so that a
-/// bad field is found.
+/// Types without a decoder: text is collected and cast strictly with Arrow, group by group, so that
+/// a bad field can be found.
 struct Casted {
     nulls: Nulls,
     data_type: DataType,
@@ -416,7 +417,7 @@ impl ColumnBuilder for Casted {
             self.groups.push(group);
             return Ok(());
         }
-        // Which one was it? If none fails alone, the first one is reported.
+        // Finds the bad field. If none fails alone, the first one is reported.
         let mut scratch = Vec::new();
         let fails = |row: &usize| {
             let span = fields.span(*row);

@@ -8,13 +8,13 @@ use pushdowndb_contract::civil_from_days;
 use crate::values::digits::digits;
 use crate::values::parse::text;
 
-/// Parses exactly `YYYY-MM-DD`, a valid day, as days since 1970-01-01.
+/// Parses exactly `YYYY-MM-DD` as days since 1970-01-01. Returns `None` if it is not a valid day.
 #[inline]
 pub(crate) fn date32(bytes: &[u8]) -> Option<i32> {
     let (year_month, day): (&[u8; 8], &[u8]) = bytes.split_first_chunk()?;
     let day: &[u8; 2] = day.try_into().ok()?;
-    // The XOR turns every byte into its digit, and both dashes into 0. The addition sets the high
-    // bit of bytes greater than 9.
+    // The XOR converts every digit character to its digit, and both dashes to 0. The addition sets
+    // the high bit of each byte that is greater than 9.
     let year_month = u64::from_le_bytes(*year_month) ^ u64::from_le_bytes(*b"0000-00-");
     let day = u64::from(u16::from_le_bytes(*day) ^ u16::from_le_bytes(*b"00"));
     let over = (year_month.wrapping_add(0x7f76_767f_7676_7676) | year_month | day.wrapping_add(0x7676) | day)
@@ -28,8 +28,8 @@ pub(crate) fn date32(bytes: &[u8]) -> Option<i32> {
     days(year, digit(year_month, 5) * 10 + digit(year_month, 6), digit(day, 0) * 10 + digit(day, 1))
 }
 
-/// The [`date_key`] of a day; days of other years map to numbers below and above those keys, in
-/// order.
+/// Returns the [`date_key`] of a day. Days outside the years of those keys are mapped to numbers
+/// below and above them, in order.
 pub(crate) fn date_key_of(days: i32) -> i64 {
     let (year, month, day) = civil_from_days(days.into());
     if year < 0 {
@@ -43,8 +43,8 @@ pub(crate) fn date_key_of(days: i32) -> i64 {
     digits.into_iter().fold(0, |key, digit| (key << 8) | (digit % 10))
 }
 
-/// The digits of a date that [`date32`] accepts, the first in the highest byte: a number that
-/// orders like the dates.
+/// Returns the digits of a date that [`date32`] accepts, the first one in the highest byte. It is a
+/// number that is ordered like the dates.
 #[inline]
 pub(crate) fn date_key(bytes: &[u8]) -> Option<i64> {
     let (year_month, day): (&[u8; 8], &[u8]) = bytes.split_first_chunk()?;
@@ -58,7 +58,7 @@ pub(crate) fn date_key(bytes: &[u8]) -> Option<i64> {
         return None;
     }
     let month = year_month >> 8 & 0xffff;
-    // Days 1 to 28 are in every month, and two more in all but one.
+    // Days 1 to 28 occur in every month, and days 29 and 30 in all months but February.
     let is_usual = (1..=0x0102).contains(&month)
         && ((1..=0x0208).contains(&day) || (month != 0x0002 && (1..=0x0300).contains(&day)));
     if !is_usual {
@@ -67,16 +67,18 @@ pub(crate) fn date_key(bytes: &[u8]) -> Option<i64> {
     Some((year_month & 0xffff_ffff_0000_0000 | month << 16 | day).cast_signed())
 }
 
-/// Days before each month of a year that begins in March, so that the leap day is its last.
+/// For each month, the number of days before it in a year that begins in March, whose last day is
+/// the leap day.
 const SINCE_MARCH: [u32; 13] = [0, 306, 337, 0, 31, 61, 92, 122, 153, 184, 214, 245, 275];
 
-/// Days of each month, with February not of a leap year.
+/// The number of days of each month, with February of a common year.
 const LENGTHS: [u32; 13] = [0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
 
-/// Days from March of the year -400, where the calendar repeats, to 1970-01-01.
+/// The number of days from March of the year -400, where the calendar repeats, to 1970-01-01.
 const TO_EPOCH: i32 = 719_468 + 146_097;
 
-/// A day of the proleptic Gregorian calendar, years 0 to 9999, as days since 1970-01-01.
+/// Returns a day of the proleptic Gregorian calendar, of the years 0 to 9999, as days since
+/// 1970-01-01.
 #[inline]
 fn days(year: u32, month: u32, day: u32) -> Option<i32> {
     let month_at = usize::try_from(month).ok().filter(|month| *month >= 1)?;
@@ -91,7 +93,8 @@ fn days(year: u32, month: u32, day: u32) -> Option<i32> {
     i32::try_from(since).ok().map(|days| days - TO_EPOCH)
 }
 
-/// Parses an ISO timestamp in units of `T`; a date alone is midnight, a time zone converts to UTC.
+/// Parses an ISO timestamp in units of `T`. A date alone means midnight; a time zone is converted
+/// to UTC.
 #[inline]
 pub(crate) fn timestamp<T: ArrowTimestampType>(bytes: &[u8], zone: &impl TimeZone) -> Option<i64> {
     let instant = string_to_datetime(zone, text(bytes)?).ok()?;
@@ -99,7 +102,7 @@ pub(crate) fn timestamp<T: ArrowTimestampType>(bytes: &[u8], zone: &impl TimeZon
 }
 
 /// Like [`timestamp`], for text in UTC, with a fast path for `YYYY-MM-DDTHH:MM:SS`. Seconds may be
-/// left out.
+/// omitted.
 #[inline]
 pub(crate) fn utc_timestamp<T: ArrowTimestampType>(bytes: &[u8]) -> Option<i64> {
     let pair = |a: &u8, b: &u8| digits(&[*a, *b]).and_then(|v| i64::try_from(v).ok());

@@ -1,7 +1,7 @@
-//! Parsing runs of ASCII digits, eight at a time.
+//! Parsing of runs of ASCII digits, eight at a time.
 
-/// Parses `digits.digits`, the first of these 16 bytes, as one number; 1 to 7 digits on either side
-/// and 8 in all.
+/// Parses `digits.digits` at the start of these 16 bytes as one number without the point. There may
+/// be 1 to 7 digits on either side, and 8 in total.
 #[inline]
 pub(crate) fn digits_around_point(ahead: &[u8; 16], whole: usize, places: usize) -> Option<u64> {
     let all = u128::from_le_bytes(*ahead);
@@ -14,14 +14,14 @@ pub(crate) fn digits_around_point(ahead: &[u8; 16], whole: usize, places: usize)
     eight_digits(word, whole + places)
 }
 
-/// Parses `count` digits, 1 to 8, the first of these 16 bytes.
+/// Parses `count` digits, 1 to 8, at the start of these 16 bytes.
 #[inline]
 pub(crate) fn digits_ahead(ahead: &[u8; 16], count: usize) -> Option<u64> {
     let (first, _) = ahead.split_first_chunk::<8>()?;
     eight_digits(u64::from_le_bytes(*first) << (64 - count * 8), count)
 }
 
-/// Parses `bytes`, at most 18, as digits.
+/// Parses `bytes` as digits; at most 18 bytes are supported.
 #[inline]
 pub(crate) fn digits(bytes: &[u8]) -> Option<u64> {
     if bytes.len() <= 8 {
@@ -38,10 +38,10 @@ pub(crate) fn digits(bytes: &[u8]) -> Option<u64> {
     Some(value)
 }
 
-/// Up to 8 bytes as one word, the last of them in the highest byte, zeros before the first.
+/// Returns up to 8 bytes as a word. The last byte is the highest, and zeros precede the first byte.
 #[inline]
 pub(crate) fn word(bytes: &[u8]) -> u64 {
-    // Two loads that may overlap, rather than a loop.
+    // Uses two loads, which may overlap, instead of a loop.
     let word = match bytes.len() {
         0 => return 0,
         1 => u64::from(bytes[0]),
@@ -58,18 +58,18 @@ pub(crate) fn word(bytes: &[u8]) -> u64 {
     word << (64 - bytes.len() * 8)
 }
 
-/// Maximum number of digits that fit into 64 bits.
+/// The maximum number of digits for which every number fits into 64 bits.
 pub(crate) const SAFE_DIGITS: usize = 18;
 
-/// Parses `count` digits, at most 8, in the high bytes of a word; the other bytes are zero.
+/// Parses `count` digits, at most 8, in the high bytes of a word. The other bytes must be zero.
 #[inline]
 pub(crate) fn eight_digits(word: u64, count: usize) -> Option<u64> {
     const ZEROS: u64 = u64::from_le_bytes(*b"00000000");
     if count == 0 {
         return Some(0);
     }
-    // Each byte becomes its digit; other characters become greater than 9 and set the high bit in
-    // the addition.
+    // Each digit character is converted to its digit. Other characters become greater than 9, and
+    // set the high bit in the addition.
     let digits = word ^ (ZEROS << (64 - count.min(8) * 8));
     if (digits.wrapping_add(0x7676_7676_7676_7676) | digits) & 0x8080_8080_8080_8080 != 0 {
         return None;
@@ -77,21 +77,22 @@ pub(crate) fn eight_digits(word: u64, count: usize) -> Option<u64> {
     Some(spelled_by(digits))
 }
 
-/// The number of eight digits, one in each byte; arbitrary if one is greater than 9.
+/// Returns the number with these eight digits, one in each byte; arbitrary if one is greater than
+/// 9.
 #[allow(clippy::inline_always, reason = "kernels do this in the lanes of a register")]
 #[inline(always)]
 pub(crate) fn spelled_by(digits: u64) -> u64 {
-    // Pairs of digits, then fours, then all eight.
+    // Combines pairs of digits, then four, then all eight.
     let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8) & 0x00ff_00ff_00ff_00ff;
     let fours = (pairs.wrapping_mul(100) + (pairs >> 16)) & 0x0000_ffff_0000_ffff;
     (fours.wrapping_mul(10_000) + (fours >> 32)) & 0xffff_ffff
 }
 
-/// Position of the first bit of the first byte that is a point; 64 if there is none.
+/// Returns the position of the first bit of the first byte that is a point; 64 if there is none.
 #[inline(always)]
 pub(crate) fn first_point(word: u64) -> usize {
     let differs = word ^ 0x2e2e_2e2e_2e2e_2e2e;
-    // The lowest zero byte is found correctly.
+    // Only the lowest zero byte is certain to be found.
     let zeros = differs.wrapping_sub(0x0101_0101_0101_0101) & !differs & 0x8080_8080_8080_8080;
     zeros.trailing_zeros() as usize & !7
 }

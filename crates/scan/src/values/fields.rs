@@ -2,39 +2,41 @@
 
 use std::borrow::Cow;
 
-/// Range of a field in the block, and whether it must be unquoted or is missing.
+/// The range of a field in the block, and whether the field must be unquoted or is missing.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Span {
     start: u32,
-    /// End of the range; [`RAW`] is set if the bytes must be unquoted.
+    /// The end of the range. [`RAW`] is set if the bytes must be unquoted.
     end: u32,
 }
 
 const RAW: u32 = 1 << 31;
 
 impl Span {
-    /// A missing field: NULL.
+    /// A missing field, which is NULL.
     pub(crate) const MISSING: Self = Self { start: u32::MAX, end: u32::MAX };
 
-    /// A field that is used as it is. Blocks are far below 2 GiB, see [`crate::limits`].
+    /// Creates the span of a field that is used as it is. Blocks are far smaller than 2 GiB, see
+    /// [`crate::limits`].
     #[inline]
     pub(crate) fn plain(start: usize, end: usize) -> Self {
         Self { start: start as u32, end: end as u32 }
     }
 
-    /// A field from its opening quote on, with quotes or escapes inside.
+    /// Creates the span of a field that contains quotes or escapes. It starts with the opening
+    /// quote.
     #[inline]
     pub(crate) fn raw(start: usize, end: usize) -> Self {
         Self { start: start as u32, end: end as u32 | RAW }
     }
 
-    /// True if the record does not have the field.
+    /// Returns whether the record does not have the field.
     #[inline]
     pub(crate) fn is_missing(self) -> bool {
         self.start == u32::MAX
     }
 
-    /// Start of the field in the block.
+    /// Returns the start of the field in the block.
     pub(crate) fn start(self) -> usize {
         self.start as usize
     }
@@ -43,8 +45,8 @@ impl Span {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FieldBytes<'a> {
     pub(crate) bytes: &'a [u8],
-    /// 16 bytes from the start of the field, if there are as many: they are read whatever its
-    /// length.
+    /// The 16 bytes from the start of the field, whatever its length, if there are that many in the
+    /// block.
     pub(crate) ahead: Option<&'a [u8; 16]>,
 }
 
@@ -54,7 +56,7 @@ impl<'a> From<&'a [u8]> for FieldBytes<'a> {
     }
 }
 
-/// Quoting rules of [`Span::raw`] fields.
+/// The quoting rules for [`Span::raw`] fields.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Quoting {
     pub(crate) quote: u8,
@@ -62,8 +64,8 @@ pub(crate) struct Quoting {
 }
 
 impl Quoting {
-    /// Unquotes `raw`, which starts with a quote: within quotes a doubled quote or an escaped
-    /// character stands for itself; what follows the closing quote is copied.
+    /// Unquotes `raw`, which must start with a quote. Within quotes, a doubled quote or an escaped
+    /// character stands for itself. Bytes after the closing quote are copied.
     pub(crate) fn unquote(self, raw: &[u8], into: &mut Vec<u8>) {
         into.clear();
         let mut bytes = raw.iter().copied().skip(1).peekable();
@@ -88,20 +90,20 @@ impl Quoting {
 /// One column of a group of records: a strided view of their spans.
 #[derive(Clone, Copy)]
 pub(crate) struct FieldColumn<'a> {
-    /// The text that spans point into.
+    /// The text in which spans are ranges.
     pub(crate) data: &'a [u8],
-    /// Row after row, `stride` spans each.
+    /// The spans of the rows, `stride` for each row.
     pub(crate) spans: &'a [Span],
     pub(crate) stride: usize,
-    /// Index of the column among the spans of a row.
+    /// The index of the column among the spans of a row.
     pub(crate) column: usize,
-    /// Indexes of the rows; `None` for all.
+    /// The indexes of the rows; `None` for all rows.
     pub(crate) rows: Option<&'a [u32]>,
     pub(crate) quoting: Quoting,
 }
 
 impl<'a> FieldColumn<'a> {
-    /// Number of rows.
+    /// Returns the number of rows.
     pub(crate) fn len(&self) -> usize {
         self.rows.map_or(self.spans.len() / self.stride.max(1), <[u32]>::len)
     }
@@ -115,28 +117,28 @@ impl<'a> FieldColumn<'a> {
         self.spans.get(row.wrapping_mul(self.stride).wrapping_add(self.column)).copied().unwrap_or(Span::MISSING)
     }
 
-    /// Returns the bytes of a field, `None` if it is missing. `scratch` holds unquoted bytes.
+    /// Returns the bytes of a field; `None` if it is missing. `scratch` is used for unquoted bytes.
     #[inline(always)]
     pub(crate) fn bytes<'s>(&self, span: Span, scratch: &'s mut Vec<u8>) -> Option<&'s [u8]>
     where
         'a: 's,
     {
         if span.end & RAW == 0 {
-            // Spans lie within the block they were cut from.
+            // A span lies within the block from which it was cut.
             return self.data.get(span.start as usize..span.end as usize);
         }
         self.unquoted(span, scratch)
     }
 
-    /// True if an empty field at `span` is a pair of quotes.
+    /// Returns whether an empty field at `span` is a pair of quotes.
     pub(crate) fn is_quoted(&self, span: Span) -> bool {
         let before = || span.start().checked_sub(1).and_then(|before| self.data.get(before));
-        // Text without quotes has this byte for them.
+        // In text without quotes, the quote has this default value.
         let quote = Some(&self.quoting.quote).filter(|quote| **quote != Quoting::default().quote);
         span.end & RAW != 0 || quote.is_some() && before() == quote
     }
 
-    /// Like [`Self::bytes`], with the bytes that follow.
+    /// Like [`Self::bytes`], together with the bytes from the start of the field.
     #[inline(always)]
     pub(crate) fn field<'s>(&self, span: Span, scratch: &'s mut Vec<u8>) -> Option<FieldBytes<'s>>
     where
@@ -150,26 +152,27 @@ impl<'a> FieldColumn<'a> {
         self.unquoted(span, scratch).map(FieldBytes::from)
     }
 
-    /// Length of a field that is used as it is, and 16 bytes from its start.
+    /// Returns the length of a field that is used as it is, and 16 bytes from its start.
     #[inline(always)]
     pub(crate) fn ahead(&self, span: Span) -> Option<(usize, &'a [u8; 16])> {
         let ahead = self.data.get(span.start as usize..).and_then(<[u8]>::first_chunk)?;
         (span.end & RAW == 0).then(|| ((span.end - span.start) as usize, ahead))
     }
 
-    /// The eight bytes up to the end of a field that is used as it is, and its length.
+    /// Returns the last eight bytes up to the end of a field that is used as it is, and its length.
     #[inline(always)]
     pub(crate) fn ending(&self, span: Span) -> Option<(&'a [u8; 8], usize)> {
-        // The end of a quoted or missing field is beyond any text.
+        // The end of a quoted or missing field is greater than any position in the text.
         let end = span.end as usize;
         let ending = self.data.get(end.checked_sub(8)?..end)?.first_chunk()?;
         Some((ending, end.wrapping_sub(span.start as usize)))
     }
 
-    /// Appends the bytes of a field that [`Self::bytes`] returned.
+    /// Appends the bytes of a field, as returned by [`Self::bytes`].
     #[inline(always)]
     pub(crate) fn copy(&self, span: Span, field: &[u8], into: &mut Vec<u8>) {
-        // Copying a fixed number of bytes and truncating needs no call; most fields are short.
+        // Most fields are short: copying a fixed number of bytes and truncating needs no function
+        // call.
         let start = span.start as usize;
         if field.len() <= 16
             && span.end & RAW == 0
@@ -196,7 +199,7 @@ impl<'a> FieldColumn<'a> {
         self.data.get(span.start as usize..(span.end & !RAW) as usize).unwrap_or_default()
     }
 
-    /// The field as text for a message, shortened.
+    /// Returns the field as text for an error, shortened.
     pub(crate) fn shown(&self, span: Span) -> String {
         let mut scratch = Vec::new();
         let bytes = if span.is_missing() {
@@ -211,7 +214,7 @@ impl<'a> FieldColumn<'a> {
     }
 }
 
-/// Text for a message: at most 64 characters.
+/// Shortens text for an error to at most 64 characters.
 pub(crate) fn shorten(text: &str) -> Cow<'_, str> {
     match text.char_indices().nth(64) {
         Some((at, _)) => Cow::Owned(format!("{}…", &text[..at])),

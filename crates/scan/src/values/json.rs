@@ -1,4 +1,4 @@
-//! JSON tokens: their ends, validation, and lookup by path.
+//! JSON tokens: finding their ends, validation, and lookup by path.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -19,7 +19,7 @@ pub(crate) enum Step {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Key {
     name: String,
-    /// Whether case matters.
+    /// True if case matters.
     exact: bool,
 }
 
@@ -28,12 +28,12 @@ impl Key {
         Self { name: if exact { name.to_owned() } else { name.to_lowercase() }, exact }
     }
 
-    /// The name to look for.
+    /// Returns the name to search for.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// True if this name means `other`.
+    /// Returns whether this name matches `other`.
     pub(crate) fn means(&self, other: &str) -> bool {
         if self.exact {
             self.name == other
@@ -42,7 +42,7 @@ impl Key {
         }
     }
 
-    /// True if this name means a key, given with its quotes.
+    /// Returns whether this name matches a key, which is given with its quotes.
     pub(crate) fn is(&self, quoted: &[u8]) -> bool {
         let [b'"', inner @ .., b'"'] = quoted else { return false };
         if self.exact && !inner.contains(&b'\\') {
@@ -72,10 +72,10 @@ pub(crate) enum Unfound {
     Interrupted,
 }
 
-/// Comparing a key with a name costs about as much as reading this many bytes.
+/// The cost of comparing a key with a name, in bytes that could be read in the same time.
 pub(crate) const STEPS_PER_NAME: usize = 8;
 
-/// Counts work; the search ends with the task.
+/// Counts work. Returns an error if the task was interrupted.
 fn look(steps: &mut Steps, done: usize) -> Result<(), Unfound> {
     if steps.go_on(done) { Ok(()) } else { Err(Unfound::Interrupted) }
 }
@@ -86,8 +86,8 @@ impl From<usize> for Unfound {
     }
 }
 
-/// Parses a path such as `a.b[0]`: keys match in any case, those in double quotes (`a."b.c"`, with
-/// quotes doubled) exactly. An empty path, or `$`, is the record itself.
+/// Parses a path such as `a.b[0]`. Keys match in any case, but keys in double quotes (`a."b.c"`,
+/// with quotes inside doubled) exactly. An empty path, or `$`, is the record itself.
 pub(crate) fn parse_path(path: &str) -> Option<Vec<Step>> {
     let mut steps = Vec::new();
     let mut rest = if path == "$" { "" } else { path };
@@ -112,7 +112,7 @@ pub(crate) fn parse_path(path: &str) -> Option<Vec<Step>> {
     Some(steps)
 }
 
-/// The key up to its closing quote, and the rest.
+/// Splits `text` into the key up to its closing quote, and the rest.
 fn quoted_key(text: &str) -> Option<(String, &str)> {
     let mut key = String::new();
     let mut rest = text;
@@ -129,7 +129,7 @@ fn quoted_key(text: &str) -> Option<(String, &str)> {
     }
 }
 
-/// The rest of a path, and the column of its token.
+/// The rest of a path to search for, and the column of its token.
 #[derive(Clone, Copy)]
 pub(crate) struct Wanted<'a> {
     pub(crate) column: usize,
@@ -144,7 +144,7 @@ pub(crate) struct Finder<'a, 's> {
     steps: &'s mut Steps,
 }
 
-/// Validates the value at `at` and returns its end.
+/// Validates the value at `at`, and returns its end.
 pub(crate) fn value_end(text: &[u8], at: usize, depth: usize, steps: &mut Steps) -> Result<usize, Unfound> {
     Finder::new(text, &mut [], steps).find(at, &[], depth)
 }
@@ -154,8 +154,8 @@ impl<'a, 's> Finder<'a, 's> {
         Self { text, found, steps }
     }
 
-    /// Validates the value at `at` and records the tokens of all `wanted` paths in it. Returns the
-    /// end of the value; the error is the position of malformed text.
+    /// Validates the value at `at`, and records the tokens of all `wanted` paths in it. Returns the
+    /// end of the value. The error contains the position of malformed text.
     pub(crate) fn find(&mut self, at: usize, wanted: &[Wanted<'_>], depth: usize) -> Result<usize, Unfound> {
         let end = match self.text.get(at) {
             Some(b'{') => self.find_within::<true>(at, wanted, depth)?,
@@ -182,7 +182,7 @@ impl<'a, 's> Finder<'a, 's> {
         }
         let close = if IS_OBJECT { b'}' } else { b']' };
         let mut inner = Vec::new();
-        // The key that was found for each case-insensitive column.
+        // For each column with a case-insensitive name, the key that was found.
         let mut met = HashMap::new();
         let mut at = skip_blanks(self.text, at + 1);
         if self.text.get(at) == Some(&close) {
@@ -209,8 +209,8 @@ impl<'a, 's> Finder<'a, 's> {
         Err(at.into())
     }
 
-    /// Reads the key at `at` and adds to `inner` what is wanted of its value. Returns the position
-    /// of the value.
+    /// Reads the key at `at`, and adds the paths to search for in its value to `inner`. Returns the
+    /// position of the value.
     fn enter_member<'w>(
         &mut self,
         at: usize,
@@ -237,7 +237,8 @@ impl<'a, 's> Finder<'a, 's> {
                 }
             }
         }
-        // The last of two equal keys counts, even if it lacks what the first one had.
+        // If two keys are equal, the last one counts, even if it lacks something that the first one
+        // has.
         for below in inner.iter().filter(|below| !below.path.is_empty()) {
             if let Some(slot) = self.found.get_mut(below.column) {
                 *slot = None;
@@ -247,7 +248,7 @@ impl<'a, 's> Finder<'a, 's> {
     }
 }
 
-/// True for JSON white space; unlike in Rust, a form feed is none.
+/// Returns whether the byte is JSON white space. Unlike in Rust, a form feed is not.
 #[inline]
 pub(crate) fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
@@ -259,7 +260,7 @@ pub(crate) fn skip_blanks(text: &[u8], at: usize) -> usize {
     at + rest.iter().position(|byte| !is_blank(*byte)).unwrap_or(rest.len())
 }
 
-/// The text without trailing blanks.
+/// Returns the text without trailing blanks.
 #[inline]
 pub(crate) fn without_blanks_after(text: &[u8]) -> &[u8] {
     let end = text.iter().rposition(|byte| !is_blank(*byte)).map_or(0, |last| last + 1);
@@ -330,7 +331,7 @@ pub(crate) fn number_end(text: &[u8], at: usize) -> Result<usize, usize> {
     Ok(end)
 }
 
-/// The text of a JSON string; `None` if it is none.
+/// Returns the text of a JSON string; `None` if the token is not a string.
 pub(crate) fn unescape(token: &str) -> Option<String> {
     let inner = token.strip_prefix('"')?.strip_suffix('"')?;
     let mut text = String::with_capacity(inner.len());
@@ -350,7 +351,8 @@ pub(crate) fn unescape(token: &str) -> Option<String> {
                 let first = hex4(&mut chars)?;
                 let code = match first {
                     0xd800..=0xdbff => {
-                        // The second half of a surrogate pair; without it the character is unknown.
+                        // This is the second half of a surrogate pair. Without it, the character is
+                        // unknown.
                         let mut ahead = chars.clone();
                         let second = (ahead.next() == Some('\\') && ahead.next() == Some('u'))
                             .then(|| hex4(&mut ahead))
@@ -378,7 +380,8 @@ fn hex4(chars: &mut std::str::Chars<'_>) -> Option<u32> {
     (0..4).try_fold(0, |value, _| Some(value * 16 + chars.next()?.to_digit(16)?))
 }
 
-/// The scalar of a token as text: a string without its quotes, others as written; NULL for `null`.
+/// Returns the scalar of a token as text: a string without quotes, other tokens as written. `None`
+/// for `null`.
 pub(crate) fn scalar_text(token: &str) -> Option<String> {
     match token {
         "null" => None,
@@ -408,7 +411,7 @@ mod tests {
             Ok(vec![Some("17.00"), Some(r#""x\"y""#), Some("null"), Some("true"), Some("-1e5"), None, None, None])
         );
         assert_eq!(tokens("[1,2]", &["", "[1]"]), Ok(vec![Some("[1,2]"), Some("2")]));
-        // The last of two equal keys counts.
+        // If two keys are equal, the last one counts.
         assert_eq!(tokens(r#"{"a":1,"a":2}"#, &["a"]), Ok(vec![Some("2")]));
         for last in [r#"{"a":{"b":1},"a":{}}"#, r#"{"a":{"b":1},"a":null}"#, r#"{"a":[0,1],"a":[0]}"#] {
             assert_eq!(tokens(last, &["a.b", "a[1]"]), Ok(vec![None, None]), "{last}");
@@ -445,8 +448,8 @@ mod tests {
         assert!(tokens(&"[".repeat(100_000), &[]).is_err());
     }
 
-    /// Keys that come again are not compared with all that came before, and the search can be
-    /// ended.
+    /// A key that occurs again is not compared with all earlier keys, and the search can be
+    /// interrupted.
     #[test]
     fn names_times_keys_are_steps() {
         let text = format!("{{{}\"z\":0}}", "\"a\":1,".repeat(50_000));

@@ -1,5 +1,5 @@
-//! Values spelled in text: fields, numbers, dates, patterns and JSON tokens, and the builders of
-//! their columns.
+//! Values as text spells them: fields, numbers, dates, patterns and JSON tokens, and the builders
+//! of their columns.
 
 pub(crate) mod builders;
 pub(crate) mod dates;

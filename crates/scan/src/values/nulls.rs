@@ -5,18 +5,19 @@ use pushdowndb_contract::{NullRule, Result};
 
 use crate::values::fields::{FieldColumn, Span};
 
-/// The fields that are NULL in a column.
+/// Determines which fields of a column are NULL.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Nulls {
-    /// Empty fields are NULL.
+    /// True if empty fields are NULL.
     pub(crate) empty: bool,
-    /// So is a pair of quotes, which is the empty text in text columns.
+    /// True if a pair of quotes is NULL, too. In text columns it is empty text.
     pub(crate) quoted: bool,
-    /// Fields with exactly this text are NULL.
+    /// If given, fields with exactly this text are NULL.
     pub(crate) text: Option<Vec<u8>>,
-    /// Whether the column may hold NULL.
+    /// True if the column may contain NULL.
     pub(crate) allowed: bool,
-    /// Empty fields are NULL by `NULLIF`, which even a NOT NULL column allows.
+    /// True if empty fields are NULL because of `NULLIF`, which is allowed even for a NOT NULL
+    /// column.
     pub(crate) empty_by_nullif: bool,
 }
 
@@ -31,12 +32,12 @@ impl Nulls {
         Self { empty, quoted: !data_type.is_string(), text, allowed: nullable, empty_by_nullif: false }
     }
 
-    /// Only missing fields are NULL.
+    /// Returns the rule by which only missing fields are NULL.
     pub(crate) fn never() -> Self {
         Self { empty: false, quoted: false, text: None, allowed: true, empty_by_nullif: false }
     }
 
-    /// True if `field`, the bytes at `span` of `fields`, is NULL.
+    /// Returns whether `field`, the bytes at `span` of `fields`, is NULL.
     #[inline]
     pub(crate) fn is_null(&self, fields: &FieldColumn<'_>, span: Span, field: &[u8]) -> bool {
         match field {
@@ -55,20 +56,20 @@ impl Nulls {
 /// A field that cannot be decoded.
 #[derive(Debug)]
 pub(crate) struct BadField {
-    /// Its span.
+    /// The span of the field.
     pub(crate) span: Span,
-    /// True if it is NULL in a NOT NULL column; otherwise it spells no value of the type.
+    /// True if it is NULL in a NOT NULL column, false if it is not valid for the type.
     pub(crate) null: bool,
 }
 
-/// The spellings that a column accepts.
+/// The spellings of values that a column accepts.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum Spelling {
-    /// Those of a typed column of a table.
+    /// The spellings of a declared column of a table.
     Declared,
-    /// The same for an inferred type: not numbers that begin with zeros, nor integers that a DOUBLE
-    /// would round.
+    /// Like `Declared`, for an inferred type: numbers that begin with superfluous zeros are
+    /// refused, and so are integers that a DOUBLE would round.
     Inferred,
-    /// Also everything that Arrow's cast accepts (`yes`, `2020-1-1`).
+    /// Like `Declared`, and everything else that Arrow's cast accepts (`yes`, `2020-1-1`).
     Cast,
 }

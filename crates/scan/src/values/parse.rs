@@ -1,12 +1,12 @@
-//! Parsing values from bytes.
+//! Parsing of values from bytes.
 //!
-//! One rule for a typed column of a text object and for `CAST(text AS type)`, so that storage and
-//! engine agree wherever the cast happens. The common spelling of each type has a fast path;
-//! everything else goes to the general rule, whose errors are `None`.
+//! The same rules apply to a typed column of a text object and to `CAST(text AS type)`, so that
+//! storage and engine agree wherever the cast is computed. The common spelling of each type has a
+//! fast path. Other spellings follow the general rule, which returns `None` for an invalid value.
 //!
 //! Blanks around numbers are ignored. Decimals are exact: exponents are accepted, digits beyond the
-//! scale are rounded half away from zero, digits beyond the precision are refused. Dates are
-//! `YYYY-MM-DD` and nothing else, so that the order of the text is the order of the dates.
+//! scale are rounded half away from zero, and digits beyond the precision are refused. Dates must
+//! be `YYYY-MM-DD`, so that the order of the text is the order of the dates.
 
 use arrow::compute::kernels::cast_utils::Parser;
 use arrow::datatypes::{Float32Type, Float64Type, Int64Type, UInt64Type};
@@ -15,7 +15,7 @@ use crate::values::digits::{SAFE_DIGITS, digits, digits_ahead, digits_around_poi
 use crate::values::fields::FieldBytes;
 use crate::values::short_decimal::number::usual_number;
 
-/// Powers of ten that fit into 64 bits.
+/// The powers of ten that fit into 64 bits.
 const POW10: [u64; 20] = {
     let mut table = [1u64; 20];
     let mut i = 1;
@@ -26,25 +26,25 @@ const POW10: [u64; 20] = {
     table
 };
 
-/// The longest run of digits that a DOUBLE keeps, whatever they are.
+/// The number of digits up to which a DOUBLE represents every integer exactly.
 const DOUBLE_DIGITS: usize = 15;
 
 pub(crate) fn text(bytes: &[u8]) -> Option<&str> {
     std::str::from_utf8(bytes).ok()
 }
 
-/// True if a number begins with a superfluous zero.
+/// Returns whether a number begins with a superfluous zero.
 pub(crate) fn begins_with_zeros(bytes: &[u8]) -> bool {
     matches!(bytes.strip_prefix(b"-").unwrap_or(bytes), [b'0', b'0'..=b'9', ..])
 }
 
-/// Whether `integer`, digits that may have a sign, keeps its digits as a DOUBLE.
+/// Returns whether `integer`, digits with an optional sign, keeps all its digits as a DOUBLE.
 pub fn is_exact_as_double(integer: &str) -> bool {
     let digits = integer.strip_prefix('-').unwrap_or(integer);
     digits.len() <= DOUBLE_DIGITS || digits.parse::<f64>().is_ok_and(|double| double.to_string() == digits)
 }
 
-/// Whether `number` is an integer of which a DOUBLE would lose digits.
+/// Returns whether `number` is an integer that a DOUBLE would round.
 pub(crate) fn is_rounded(number: &[u8]) -> bool {
     let digits = number.strip_prefix(b"-").unwrap_or(number);
     digits.len() > DOUBLE_DIGITS
@@ -93,11 +93,11 @@ pub(crate) fn float64<'a>(field: impl Into<FieldBytes<'a>>) -> Option<f64> {
     if let Some(ahead) = ahead
         && let Some((value, places)) = usual_number(bytes.len(), ahead)
     {
-        // Converting a signed integer to a double is one instruction.
+        // Signed integers are converted to doubles by a single instruction.
         return Some(value.cast_signed() as f64 / POW10[places].cast_signed() as f64);
     }
-    // Up to 15 digits and 22 decimal places, value and power of ten are exact doubles and one
-    // division rounds correctly.
+    // With up to 15 digits and 22 decimal places, the value and the power of ten are exact doubles,
+    // so a single division rounds correctly.
     if let Some((negative, value, places)) = short_decimal(bytes)
         && value < 1_000_000_000_000_000
     {
@@ -113,8 +113,8 @@ pub(crate) fn float32(bytes: &[u8]) -> Option<f32> {
     Float32Type::parse(text(bytes)?)
 }
 
-/// Parses `[-]digits[.digits]` with at most 18 digits: sign, digits as one number, number of
-/// decimal places.
+/// Parses `[-]digits[.digits]` with at most 18 digits. Returns whether it is negative, all digits
+/// as one number, and the number of decimal places.
 #[inline]
 fn short_decimal(bytes: &[u8]) -> Option<(bool, u64, usize)> {
     let (negative, rest) = match bytes {
@@ -135,8 +135,8 @@ fn short_decimal(bytes: &[u8]) -> Option<(bool, u64, usize)> {
     }
 }
 
-/// Parses the common spelling of a decimal, the first `length` of these 16 bytes: no sign, as many
-/// decimal places as the scale, at most 8 digits.
+/// Parses the common spelling of a decimal in the first `length` of these 16 bytes: no sign, as
+/// many decimal places as the scale, and at most 8 digits.
 #[inline]
 fn usual_decimal(length: usize, ahead: &[u8; 16], scale: i8) -> Option<u64> {
     let places = usize::try_from(scale).ok().filter(|places| (1..=7).contains(places))?;
@@ -144,7 +144,7 @@ fn usual_decimal(length: usize, ahead: &[u8; 16], scale: i8) -> Option<u64> {
     digits_around_point(ahead, whole, places)
 }
 
-/// Parses a decimal of this precision and scale, unscaled.
+/// Parses a decimal of this precision and scale. Returns its unscaled value.
 #[inline]
 pub(crate) fn decimal128<'a>(field: impl Into<FieldBytes<'a>>, precision: u8, scale: i8) -> Option<i128> {
     let FieldBytes { bytes, ahead } = field.into();
@@ -166,7 +166,8 @@ pub(crate) fn decimal128<'a>(field: impl Into<FieldBytes<'a>>, precision: u8, sc
     long_decimal(bytes, precision, scale)
 }
 
-/// The general rule: blanks, sign, digits with a point anywhere, exponent, rounding.
+/// Parses a decimal by the general rule: blanks, a sign, digits with a point anywhere, an exponent,
+/// and rounding.
 fn long_decimal(bytes: &[u8], precision: u8, scale: i8) -> Option<i128> {
     let (negative, rest) = match bytes.trim_ascii() {
         [b'-', rest @ ..] => (true, rest),
@@ -218,12 +219,12 @@ fn long_decimal(bytes: &[u8], precision: u8, scale: i8) -> Option<i128> {
     Some(if negative { -value } else { value })
 }
 
-/// At most 38 digits as a number.
+/// Converts at most 38 digits to a number.
 fn decimal_digits(digits: &[u8]) -> i128 {
     digits.iter().fold(0, |value, digit| value * 10 + i128::from(digit - b'0'))
 }
 
-/// A decimal exponent, clamped to bounds that no decimal reaches.
+/// Parses an exponent, clamped to bounds that no decimal reaches.
 fn exponent(bytes: &[u8]) -> Option<i64> {
     let (negative, rest) = match bytes {
         [b'-', rest @ ..] => (true, rest),
@@ -324,7 +325,7 @@ mod tests {
             let alphabet = if next(10) == 0 { b"0123456789.-+e /:".as_slice() } else { b"0123456789.".as_slice() };
             let text: Vec<u8> = (0..next(14)).map(|_| alphabet[next(alphabet.len() as u64) as usize]).collect();
             let shown = String::from_utf8_lossy(&text).into_owned();
-            // With other bytes behind it, and with none.
+            // With other bytes after it, and with none.
             let mut padded = text.clone();
             padded.extend_from_slice(b"7.9,1234,1995-01-01");
             let inside = FieldBytes { bytes: &text, ahead: padded.first_chunk() };

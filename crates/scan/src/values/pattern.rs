@@ -1,9 +1,9 @@
 //! LIKE patterns, matched on bytes.
 //!
 //! A *piece* is the text between two `%`, in which `_` is any character. The first piece is matched
-//! at the start of the text and the last at its end; those in between at the first position after
-//! the piece before. An earlier match leaves more text for later pieces, so there is no
-//! backtracking: a match takes at most one comparison per byte of text and byte of pattern.
+//! at the start of the text, the last piece at its end, and each piece between them at the first
+//! position after the previous piece. An earlier match leaves more text for later pieces, so there
+//! is no backtracking. A match takes at most one comparison per byte of text and byte of pattern.
 
 use std::fmt;
 use std::ops::Range;
@@ -13,40 +13,40 @@ use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
 
 use crate::runtime::interrupt::Steps;
 
-/// Text is searched in windows of this size, so that a long search can be interrupted.
+/// The size of the windows in which text is searched, so that a long search can be interrupted.
 const WINDOW: usize = 1 << 20;
 
 #[derive(Debug)]
 pub(crate) enum Pattern {
-    /// Without `_`, case-sensitive.
+    /// A case-sensitive pattern without `_`.
     Plain(Plain),
     Pieces(Box<Pieces>),
 }
 
-/// The same with wildcards.
+/// A pattern of pieces that may contain `_`.
 #[derive(Debug)]
 pub(crate) struct Pieces {
     first: Piece,
     inner: Vec<Piece>,
-    /// `None` if there is no `%`: the text is `first`.
+    /// The last piece; `None` if there is no `%`, so that the whole text must match `first`.
     last: Option<Piece>,
 }
 
-/// What the text begins with, what it contains in this order, and what it ends with.
+/// A pattern of plain texts: the start of the text, what it contains in this order, and its end.
 #[derive(Debug)]
 pub(crate) struct Plain {
     first: Vec<u8>,
     inner: Vec<Finder<'static>>,
-    /// `None` if there is no `%`: the text is `first`.
+    /// The end of the text; `None` if there is no `%`, so that the whole text must be `first`.
     last: Option<Vec<u8>>,
 }
 
 /// The text between two `%`.
 pub(crate) struct Piece {
     parts: Vec<Part>,
-    /// Number of characters that it matches.
+    /// The number of characters that the piece matches.
     characters: usize,
-    /// The longest literal text in it, and the number of characters before that.
+    /// The longest literal text in the piece, and the number of characters before it.
     anchor: Option<(Finder<'static>, usize)>,
 }
 
@@ -54,15 +54,15 @@ pub(crate) struct Piece {
 enum Part {
     /// These characters.
     Text(Vec<u8>),
-    /// This many characters, any.
+    /// This number of arbitrary characters.
     Any(usize),
-    /// One of these characters: equal except for case.
+    /// One of these characters, which differ only in case.
     OneOf(Vec<char>),
 }
 
 impl Pattern {
-    /// Compiles a pattern in Arrow's form: `%` is any run, `_` any character, and a backslash
-    /// escapes what follows; at the end it stands for itself.
+    /// Compiles a pattern in Arrow's form. `%` matches any run and `_` any character. A backslash
+    /// escapes the character after it; at the end of the pattern it stands for itself.
     pub(crate) fn new(pattern: &str, case_insensitive: bool) -> Self {
         let mut pieces: Vec<Vec<Part>> = vec![vec![]];
         let mut characters = pattern.chars();
@@ -94,7 +94,7 @@ impl Pattern {
         Self::Pieces(Box::new(Pieces { first, inner, last }))
     }
 
-    /// Matches UTF-8 text. Work is counted in `steps`; if they end, the result is arbitrary.
+    /// Matches UTF-8 text. Work is counted in `steps`; if those run out, the result is arbitrary.
     #[inline]
     pub(crate) fn matches(&self, text: &[u8], steps: &mut Steps) -> bool {
         match self {
@@ -105,7 +105,7 @@ impl Pattern {
 }
 
 impl Plain {
-    /// Returns `None` if there are wildcards in the pieces.
+    /// Returns `None` if one of the pieces contains a wildcard.
     fn new(pieces: &[Vec<Part>]) -> Option<Self> {
         let text = |piece: &Vec<Part>| match piece.as_slice() {
             [] => Some(vec![]),
@@ -132,7 +132,7 @@ impl Plain {
     }
 }
 
-/// First position of the needle. A long text is searched in windows.
+/// Returns the first position of the needle. A long text is searched in windows.
 #[inline]
 pub(crate) fn find(needle: &Finder<'static>, text: &[u8], steps: &mut Steps) -> Option<usize> {
     if text.len() <= WINDOW {
@@ -194,7 +194,7 @@ impl Piece {
         Self { anchor, characters, parts }
     }
 
-    /// Number of bytes that it matches at `at`; `None` if it does not match.
+    /// Returns the number of bytes that the piece matches at `at`; `None` if it does not match.
     fn length_at(&self, text: &[u8], at: usize, steps: &mut Steps) -> Option<usize> {
         let mut rest = text.get(at..)?;
         let before = rest.len();
@@ -226,12 +226,12 @@ impl Piece {
         Some(before - rest.len())
     }
 
-    /// Start of its match at the end of the text.
+    /// Returns the start of the piece's match at the end of the text.
     fn start_of_end(&self, text: &[u8]) -> Option<usize> {
         before_characters(text, self.characters)
     }
 
-    /// First position at or after `from` where it matches.
+    /// Returns the first match of the piece at or after `from`.
     fn find(&self, text: &[u8], from: usize, steps: &mut Steps) -> Option<Range<usize>> {
         let found = |at: usize, steps: &mut Steps| self.length_at(text, at, steps).map(|length| at..at + length);
         let Some((anchor, before)) = &self.anchor else {
@@ -241,7 +241,8 @@ impl Piece {
                 if let Some(found) = found(at, steps) {
                     return Some(found);
                 }
-                // Any characters match or do not; each position is tested once.
+                // A piece of only arbitrary characters needs one test; other pieces are tested at
+                // each position once.
                 if any || !steps.go_on(1) {
                     return None;
                 }
@@ -249,7 +250,8 @@ impl Piece {
             }
             return None;
         };
-        // The anchor is a fixed number of characters after the start: both advance together.
+        // The anchor is a fixed number of characters after the start, so both positions advance
+        // together.
         let mut start = from;
         let mut place = from + after_characters(text.get(from..)?, *before)?;
         loop {
@@ -276,10 +278,10 @@ impl fmt::Debug for Piece {
     }
 }
 
-/// The characters that are equal except for case, by Unicode's simple case folding.
+/// Returns the characters that differ from `c` only in case, by Unicode's simple case folding.
 fn folded(c: char) -> Part {
     let mut class = ClassUnicode::new([ClassUnicodeRange::new(c, c)]);
-    // Fails if the tables are missing: then case counts.
+    // If the tables are missing, case matters.
     if class.try_case_fold_simple().is_err() {
         return Part::OneOf(vec![c]);
     }
@@ -290,7 +292,7 @@ fn begins_character(byte: u8) -> bool {
     byte & 0xC0 != 0x80
 }
 
-/// Number of bytes of the first `count` characters; `None` if there are fewer.
+/// Returns the number of bytes of the first `count` characters; `None` if there are fewer.
 fn after_characters(text: &[u8], count: usize) -> Option<usize> {
     if count > text.len() {
         return None;
@@ -302,7 +304,7 @@ fn after_characters(text: &[u8], count: usize) -> Option<usize> {
     Some(at)
 }
 
-/// Start of the last `count` characters; `None` if there are fewer.
+/// Returns the start of the last `count` characters; `None` if there are fewer.
 fn before_characters(text: &[u8], count: usize) -> Option<usize> {
     let mut starts = text.iter().enumerate().rev().filter(|(_, byte)| begins_character(**byte)).map(|(at, _)| at);
     match count.checked_sub(1) {
@@ -323,7 +325,7 @@ fn first_character(text: &[u8]) -> Option<(char, usize)> {
         _ => 2,
     };
     let c = text.get(..length).and_then(|bytes| std::str::from_utf8(bytes).ok()?.chars().next());
-    // Never in UTF-8: one byte, so that every loop advances.
+    // This does not occur in UTF-8. One byte is skipped, so that every loop advances.
     Some(c.map_or((char::REPLACEMENT_CHARACTER, 1), |c| (c, length)))
 }
 
@@ -415,11 +417,11 @@ mod tests {
             let pattern = some(&["%", "%", "_", "_", "a", "b", "é", "漢", "\\", "\\%"], 9);
             matched += check(&pattern, &texts);
         }
-        // Else this would prove nothing.
+        // With fewer matches, this test would prove nothing.
         assert!(matched > 5_000, "{matched}");
     }
 
-    /// Whether the text is like it, and how many steps that takes.
+    /// Returns whether the text matches the pattern, and how many steps that takes.
     fn steps_of(pattern: &str, text: &str) -> (bool, usize) {
         let (pattern, mut steps) = (Pattern::new(pattern, false), Steps::default());
         let found = pattern.matches(text.as_bytes(), &mut steps);
@@ -441,7 +443,7 @@ mod tests {
             assert!(!found);
             assert!(steps <= 2 * text.len() * pattern.len(), "{steps} steps");
         }
-        // No more than a few for each byte where no piece has to be tried at each place.
+        // At most a few steps per byte, if no piece has to be tested at each position.
         let (found, steps) = steps_of(&format!("{}a", "%_".repeat(2_000)), &text);
         assert!(found && steps < 4 * text.len(), "{steps} steps");
     }

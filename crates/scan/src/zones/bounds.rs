@@ -1,7 +1,7 @@
-//! Pruning by bounds: whether a set of rows with a known smallest and largest value of each column
-//! can hold a row for which a predicate is TRUE.
+//! Pruning by bounds: decides whether a set of rows with a known smallest and largest value of each
+//! column can contain a row for which a predicate is TRUE.
 //!
-//! A set that holds such a row is never ruled out. A missing bound is NULL and rules nothing out.
+//! A set that contains such a row is never excluded. A missing bound is NULL and excludes nothing.
 
 use arrow::array::{Array, ArrayRef, AsArray, make_comparator, new_empty_array};
 use arrow::compute::{SortOptions, cast, concat, sort_limit};
@@ -15,20 +15,20 @@ use crate::expr::lower::{arrays_of, scalar};
 use crate::runtime::interrupt::check_interrupt;
 use crate::types::is_exact_number;
 
-/// Necessary condition on the bounds of a set of rows for a predicate to be TRUE of one of them.
+/// A necessary condition on the bounds of a set of rows for a predicate to be TRUE for one of them.
 #[derive(Debug)]
 pub(crate) enum Possible {
     All(Vec<Self>),
     Any(Vec<Self>),
-    /// Comparison of one bound of a column with a constant.
+    /// A comparison of one bound of a column with a constant.
     Compare {
         bound: Bound,
         column: usize,
         op: CompareOp,
         with: Expr,
     },
-    /// One of these values, sorted and of the column's type, lies between the bounds of the column.
-    /// They may be many thousand keys of a join.
+    /// One of these values lies between the bounds of the column. They are sorted and have the
+    /// column's type. There may be many thousands of them, if they are keys of a join.
     OneOf {
         column: usize,
         values: ArrayRef,
@@ -42,7 +42,7 @@ pub(crate) enum Bound {
 }
 
 impl Possible {
-    /// Returns the condition; `None` if bounds decide nothing.
+    /// Returns the condition for `predicate`; `None` if bounds cannot exclude anything.
     pub(crate) fn of(predicate: &Expr, schema: &Schema) -> Option<Self> {
         match predicate {
             Expr::And(all) => {
@@ -94,7 +94,7 @@ impl Possible {
         Some(Self::OneOf { column, values })
     }
 
-    /// Returns for each of `rows` sets of rows whether it may hold a matching row. `bounds_of`
+    /// Returns for each of `rows` sets of rows whether it may contain a matching row. `bounds_of`
     /// returns the smallest and the largest value of a column in each set.
     pub(crate) fn holds(
         &self,
@@ -128,9 +128,9 @@ impl Possible {
     }
 }
 
-/// Converts the values to `data_type`, ascending. Values too large for it, and NULL, equal none of
-/// its values and are left out. A value that a cast would round equals none either; it stays as one
-/// that does not occur.
+/// Converts the values to `data_type`, ascending. NULL, and values that exceed the type, equal none
+/// of its values and are omitted. A value that the cast rounds equals none either, but it stays,
+/// rounded, which only excludes less.
 fn sorted(list: &[&Literal], data_type: &DataType) -> Result<ArrayRef> {
     let cast = |run: &ArrayRef| cast(run, data_type).map_err(from_arrow);
     let runs = arrays_of(list)?.iter().map(cast).collect::<Result<Vec<_>>>()?;
@@ -142,7 +142,7 @@ fn sorted(list: &[&Literal], data_type: &DataType) -> Result<ArrayRef> {
     sort_limit(&values, Some(order), Some(values.len() - values.null_count())).map_err(from_arrow)
 }
 
-/// For each pair of bounds, true if one of the sorted values lies between them.
+/// Returns for each pair of bounds whether one of the sorted values lies between them.
 fn any_within(values: &ArrayRef, smallest: &ArrayRef, largest: &ArrayRef) -> Result<Vec<bool>> {
     let with_smallest = make_comparator(values, smallest, SortOptions::default()).map_err(from_arrow)?;
     let with_largest = make_comparator(values, largest, SortOptions::default()).map_err(from_arrow)?;
@@ -161,16 +161,17 @@ fn any_within(values: &ArrayRef, smallest: &ArrayRef, largest: &ArrayRef) -> Res
     Ok((0..smallest.len()).map(within).collect())
 }
 
-/// True if a value of type `column` that equals one of type `value` is what a cast makes of it.
+/// Returns whether a value of type `column` can equal a value of type `value` only if it is the
+/// result of casting that value.
 fn may_equal(column: &DataType, value: &DataType) -> bool {
     match (column, value) {
-        // Other time zones.
+        // The time zones may differ.
         (DataType::Timestamp(_, one), DataType::Timestamp(_, other)) => one == other,
         _ => comparable(column, value),
     }
 }
 
-/// True if comparison with the literal's type keeps the order of the column's type.
+/// Returns whether comparison in the literal's type keeps the order of the column's type.
 fn comparable(column: &DataType, literal: &DataType) -> bool {
     column == literal
         || (column.is_string() && literal.is_string())
@@ -197,7 +198,7 @@ mod tests {
         assert!(known(&a(CompareOp::Lt, 5).and(unknown.clone())));
         assert!(!known(&Expr::Or(vec![a(CompareOp::Lt, 5), unknown.clone()])));
         assert!(!known(&unknown));
-        // Whoever has bounds of floats that pass over NaN must withhold them.
+        // Bounds of floats that ignore NaN must not be passed to this function.
         assert!(known(&f));
     }
 
@@ -215,7 +216,7 @@ mod tests {
         let int = |values: &[Option<i32>]| -> ArrayRef { Arc::new(Int32Array::from(values.to_vec())) };
         let least = int(&[Some(1), Some(5), Some(6), None, Some(10), None, Some(-9)]);
         let most = int(&[Some(4), Some(5), Some(8), Some(4), None, None, Some(i32::MAX)]);
-        // Unsorted, twice, too large for the column, NULL.
+        // Unsorted, duplicate, too large for the column, and NULL.
         let list = [9, 5, 5, i64::MAX].map(Literal::Int64).into_iter().chain([Literal::Null]).collect();
         let held = vec![false, true, false, false, false, true, true];
         assert_eq!(possible(list, Arc::clone(&least), Arc::clone(&most)), Some(held));

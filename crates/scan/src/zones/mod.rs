@@ -1,4 +1,4 @@
-//! Zones: bounds of stretches of text, and what bounds decide.
+//! Zones: bounds of stretches of text, and pruning by bounds.
 
 pub(crate) mod bounds;
 pub(crate) mod recorder;

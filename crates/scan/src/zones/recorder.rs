@@ -1,4 +1,4 @@
-//! Recording zones during a scan.
+//! Recording of zones during a scan.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::expr::bloom::for_each_key;
 use crate::zones::store::Zones;
 use crate::zones::zone::{MAX_OBJECT_BYTES, ZONE_BYTES, Zone, ZoneColumn, has_keys, is_ordered};
 
-/// Maximum bytes of a bound; longer ones are not recorded.
+/// The maximum size of a bound in bytes; longer bounds are not recorded.
 const MAX_BOUND_BYTES: usize = 128;
 
-/// False positive rate of the Bloom filters.
+/// The false positive rate of the Bloom filters.
 const FALSE_POSITIVE_RATE: f64 = 0.01;
 
 /// Records zones while a scan decodes columns of all records of a range, in order.
@@ -30,10 +30,10 @@ pub(crate) struct ZoneRecorder {
 #[derive(Debug)]
 struct Gathering {
     column: ZoneColumn,
-    /// True if keys are recorded as well.
+    /// True if keys are recorded, too.
     keys: bool,
     open: Option<Open>,
-    /// Records before it are in zones; the next zone begins here.
+    /// Records before this offset are in zones; the next zone begins here.
     from: u64,
 }
 
@@ -46,8 +46,8 @@ struct Open {
 }
 
 impl ZoneRecorder {
-    /// Records `columns`, each with whether its keys are wanted, for records that begin at or after
-    /// byte `from`. `None` if no column can be recorded.
+    /// Creates a recorder of `columns`, each with whether its keys are needed, for records that
+    /// begin at or after offset `from`. Returns `None` if no column can be recorded.
     pub(crate) fn new(zones: &Arc<Zones>, columns: Vec<(ZoneColumn, bool)>, from: u64) -> Option<Self> {
         let any = columns.iter().any(|(column, _)| is_ordered(column.field.data_type()));
         let gathering = |(column, keys): (ZoneColumn, bool)| {
@@ -57,10 +57,10 @@ impl ZoneRecorder {
         any.then(|| Self { zones: Arc::clone(zones), columns: columns.into_iter().map(gathering).collect() })
     }
 
-    /// True if zones of records that begin in `range` are missing. If so, all of these must be
-    /// observed.
+    /// Returns whether zones of records that begin in `range` are missing. If so, all of these
+    /// records must be observed.
     pub(crate) fn wants(&mut self, range: &Range<u64>) -> bool {
-        // Full: new zones would not be kept.
+        // The zones are full, so new zones would not be stored.
         if self.zones.size_bytes() >= MAX_OBJECT_BYTES / 16 * 15 {
             self.columns.iter_mut().for_each(|gathering| gathering.pass_over(range.start));
             return self.columns.iter().any(|gathering| gathering.open.is_some());
@@ -69,7 +69,8 @@ impl ZoneRecorder {
         self.columns.iter_mut().any(|gathering| gathering.wants(zones, range))
     }
 
-    /// Observes the values of records that begin at `starts`, ascending; one array for each column.
+    /// Records the values of records that begin at `starts`, which are ascending. `arrays` has one
+    /// array for each column.
     pub(crate) fn observe(&mut self, starts: &[u64], arrays: &[ArrayRef]) -> Result<()> {
         for (gathering, array) in self.columns.iter_mut().zip(arrays) {
             if is_ordered(gathering.column.field.data_type()) {
@@ -79,7 +80,7 @@ impl ZoneRecorder {
         Ok(())
     }
 
-    /// All records that begin before `end` were observed.
+    /// Ends the recording. Expects that all records that begin before `end` were observed.
     pub(crate) fn finish(&mut self, end: u64) {
         for gathering in &mut self.columns {
             gathering.close(&self.zones, end);
@@ -88,7 +89,7 @@ impl ZoneRecorder {
 }
 
 impl Gathering {
-    /// Records before `start` were not observed, unless they are in the open zone.
+    /// Skips records before `start` that were not observed, unless a zone is open.
     fn pass_over(&mut self, start: u64) {
         if self.open.is_none() {
             self.from = self.from.max(start);
@@ -129,7 +130,7 @@ impl Gathering {
                 self.open = Some(Open::at(self.from, self.column.field.data_type())?);
             }
             let Some(open) = &mut self.open else { continue };
-            // A record that begins far behind the one before it.
+            // A record begins far after the one before it.
             let rows = rows_before(open.start + ZONE_BYTES);
             open.take_in(&array.slice(row, rows), self.keys)?;
             row += rows;

@@ -1,7 +1,7 @@
-//! Serialized zones: for each column an Arrow IPC stream with one batch, one row per zone, preceded
-//! by its length in 4 bytes.
+//! Serialized zones. For each column there is an Arrow IPC stream with one batch, which has one row
+//! per zone. Each stream is preceded by its length in 4 bytes.
 //!
-//! The caller must return the bytes unchanged and for the same version of the object.
+//! The caller must return the bytes unchanged, and for the same version of the object.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::error::{from_arrow, from_datafusion};
 use crate::zones::store::Zones;
 use crate::zones::zone::{KEY_VERSION, Known, MAX_OBJECT_BYTES, Zone};
 
-/// Key of the schema metadata that names the column.
+/// The key of the schema metadata that names the column.
 const COLUMN: &str = "column";
 
 impl Zones {
@@ -38,7 +38,7 @@ impl Zones {
         Ok(bytes)
     }
 
-    /// Reads the bytes of [`Self::to_bytes`].
+    /// Deserializes zones from the bytes of [`Self::to_bytes`].
     pub fn from_bytes(mut bytes: &[u8]) -> Result<Self> {
         let cut_off = || Error::new(ErrorKind::Corrupt, "saved zones are cut off");
         let mut known = Known::default();

@@ -1,4 +1,4 @@
-//! Ruling out stretches by zones.
+//! Pruning of stretches of text by zones.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::range::positions::joined;
 use crate::zones::bounds::Possible;
 use crate::zones::zone::{Known, Zone, ZoneColumn, is_ordered, same_keys};
 
-/// Searches zones for the stretches that a condition rules out. Stretches are ascending and
+/// Searches zones for the stretches that a condition excludes. Stretches are ascending and
 /// disjoint.
 pub(crate) struct Search<'a> {
     pub(crate) known: &'a Known,
@@ -42,7 +42,7 @@ impl Search<'_> {
         }
     }
 
-    /// The zones of one column that rule the condition out.
+    /// Returns the zones of one column in which the condition cannot be TRUE.
     fn by_zones(&self, atom: &Expr, column: usize) -> Result<Stretches> {
         let Some(of) = self.columns.get(column) else { return Ok(vec![]) };
         let Some(zones) = self.known.columns.get(&of.key) else { return Ok(vec![]) };
@@ -85,7 +85,8 @@ impl Search<'_> {
 }
 
 impl Zone {
-    /// What NULLs alone decide.
+    /// Returns whether the condition may be TRUE, judged only by whether there are NULLs and other
+    /// values.
     fn by_nulls(&self, atom: &Expr) -> bool {
         match atom {
             Expr::IsNull(inner) if matches!(**inner, Expr::Column(_)) => self.nulls,
@@ -93,7 +94,7 @@ impl Zone {
                 Expr::IsNull(inner) if matches!(**inner, Expr::Column(_)) => self.values,
                 _ => true,
             },
-            // NULL where an operand is.
+            // The result is NULL if an operand is NULL.
             Expr::Compare(_, left, right) => {
                 let is_column = |side: &Expr| matches!(side, Expr::Column(_));
                 self.values || !(is_column(left) || is_column(right))
@@ -103,7 +104,7 @@ impl Zone {
     }
 }
 
-/// The values one of which must occur, if the condition requires that and keys can decide it.
+/// Returns values of which one must occur, if the condition requires that and keys can decide it.
 fn wanted_values<'a>(atom: &'a Expr, field: &Field) -> Option<Vec<&'a Literal>> {
     let items: Vec<&Expr> = match atom {
         Expr::Compare(CompareOp::Eq, left, right) => match (&**left, &**right) {
@@ -130,7 +131,7 @@ fn hashes_of(values: &[&Literal]) -> Result<Vec<u64>> {
     Ok(hashes)
 }
 
-/// True if keys can decide the condition on the column.
+/// Returns whether keys can decide the condition on the column.
 pub(crate) fn wants_keys(condition: &Expr, column: usize, field: &Field) -> bool {
     match condition {
         Expr::And(all) | Expr::Or(all) => all.iter().any(|part| wants_keys(part, column, field)),
@@ -138,7 +139,7 @@ pub(crate) fn wants_keys(condition: &Expr, column: usize, field: &Field) -> bool
     }
 }
 
-/// True if zones of the column could rule out records for which `condition`, over columns of
+/// Returns whether zones of the column could exclude records in which `condition`, over columns of
 /// `schema`, is TRUE.
 pub(crate) fn decides(condition: &Expr, column: usize, schema: &Schema) -> bool {
     match condition {
@@ -157,7 +158,7 @@ fn rule_out(may_match: &mut [bool], more: impl IntoIterator<Item = bool>) {
     }
 }
 
-/// Intersection of two ascending lists of ranges.
+/// Returns the intersection of two ascending lists of ranges.
 pub(crate) fn intersection(one: &[Range<u64>], other: &[Range<u64>]) -> Stretches {
     let (mut one, mut other) = (one.iter().peekable(), other.iter().peekable());
     let mut both = Vec::new();

@@ -1,14 +1,14 @@
-//! The zones of one object: a zone map of text that earlier scans leave for later ones.
+//! The zones of one object: a zone map of its text, which earlier scans record for later ones.
 //!
-//! Text has no statistics, but a scan with a predicate decodes the predicate's first columns of all
-//! records. For each of these columns and each stretch of about [`ZONE_BYTES`] it records the
+//! Text has no statistics, but a scan with a predicate decodes the predicate's first columns for
+//! all records. For each of these columns, and each stretch of about [`ZONE_BYTES`], it records the
 //! smallest and the largest value, whether there are NULLs, and, for equality, a Bloom filter of
-//! all values, which is small if they are few. A later scan skips stretches in which no record can
-//! match (suggestion 2 of PushdownDB, Section X: an index inside storage).
+//! all values, which is small if there are few values. A later scan skips stretches in which no
+//! record can match (suggestion 2 of PushdownDB, Section X: an index inside storage).
 //!
 //! A zone describes a decoded column: how the text is written, the field, and the type. A scan with
-//! zones returns the rows of a scan without; only malformed records in skipped stretches are not
-//! reported.
+//! zones returns the same rows as a scan without them, but does not report malformed records in
+//! skipped stretches.
 
 use std::ops::Range;
 
@@ -18,19 +18,19 @@ use pushdowndb_contract::{Expr, Fingerprint, Result};
 use crate::zones::search::Search;
 use crate::zones::zone::{Known, MAX_OBJECT_BYTES, Zone, ZoneColumn};
 
-/// Zones of one version (ETag) of an object. Shared by all scans of it.
+/// The zones of one version (ETag) of an object, shared by all scans of it.
 #[derive(Debug, Default)]
 pub struct Zones {
     pub(crate) known: Mutex<Known>,
 }
 
 impl Zones {
-    /// Approximate memory of the zones, in bytes.
+    /// Returns the approximate memory of the zones, in bytes.
     pub fn size_bytes(&self) -> usize {
         self.lock().bytes
     }
 
-    /// Number of changes so far: equal numbers mean equal zones.
+    /// Returns the number of changes so far. While it is equal, the zones are equal.
     pub fn changes(&self) -> u64 {
         self.lock().changes
     }
@@ -65,8 +65,8 @@ impl Zones {
         self.known.lock()
     }
 
-    /// End of the zone of column `key` that holds byte `at`; `None` if `keys` are asked for and it
-    /// has none.
+    /// Returns the end of the zone of column `key` that contains offset `at`. Returns `None` if
+    /// there is none, or if `keys` are required and the zone does not have them.
     pub(crate) fn zone_at(&self, key: &Fingerprint, at: u64, keys: bool) -> Option<u64> {
         let known = self.lock();
         let (_, zone) = known.columns.get(key)?.range(..=at).next_back()?;
@@ -82,7 +82,7 @@ impl Zones {
         let zones = known.columns.entry(*key).or_default();
         let overlaps: Vec<u64> =
             zones.range(..zone.end).rev().take_while(|(_, other)| other.end > start).map(|(at, _)| *at).collect();
-        // A zone with keys replaces one without; otherwise the first one stays.
+        // A zone with keys replaces one without keys. Otherwise the existing zone stays.
         if zone.keys.is_none() && !overlaps.is_empty() {
             return;
         }

@@ -16,7 +16,7 @@ fn column(data_type: DataType) -> ZoneColumn {
     ZoneColumn { key: column_key().text("c").finish(), field: Field::new("c", data_type, true) }
 }
 
-/// Records of half a zone each.
+/// Returns the starts of records that have half the size of a zone.
 fn starts(count: usize) -> Vec<u64> {
     (0..count as u64).map(|i| i * ZONE_BYTES / 2).collect()
 }
@@ -27,7 +27,7 @@ fn observed(values: ArrayRef, keys: bool) -> (Zones, Vec<ZoneColumn>, u64) {
     let starts = starts(values.len());
     let end = values.len() as u64 * ZONE_BYTES / 2;
     let mut recorder = ZoneRecorder::new(&zones, vec![(of.clone(), keys)], 0).unwrap();
-    // In pieces, as a scan sees them.
+    // In pieces, as a scan observes them.
     for at in (0..values.len()).step_by(3) {
         let rows = 3.min(values.len() - at);
         recorder.observe(&starts[at..at + rows], &[values.slice(at, rows)]).unwrap();
@@ -61,7 +61,7 @@ fn bounds_rule_stretches_out() {
     let unknown = Expr::Not(Box::new(compare(CompareOp::Gt, 5)));
     assert_eq!(left(&Expr::Or(vec![compare(CompareOp::Lt, 5), unknown.clone()])), [0..4]);
     assert_eq!(left(&compare(CompareOp::Lt, 5).and(unknown)), [0..1]);
-    // A zone that is not wholly in the range says nothing of its part.
+    // A zone that is only partly in the range does not exclude that part.
     assert_eq!(zones.surviving(&compare(CompareOp::Gt, 100), &columns, 5..end).unwrap(), [5..ZONE_BYTES]);
 }
 
@@ -133,7 +133,7 @@ fn what_is_kept_comes_back() {
     assert!(Zones::from_bytes(&bytes[..bytes.len() - 1]).is_err());
     assert!(Zones::from_bytes(b"\x01\0\0\0x").is_err());
     assert_eq!(Zones::from_bytes(b"").unwrap().size_bytes(), 0);
-    // Keys of another version are of no scan of this one.
+    // A scan of this version must not use keys of another version.
     let key = columns[0].key.to_string();
     let at = bytes.windows(key.len()).position(|window| window == key.as_bytes()).unwrap();
     let with = |first: u8| {

@@ -1,4 +1,4 @@
-//! Zones as data: the bounds of a stretch of text, and all zones of an object.
+//! The data of zones: the bounds of a stretch of text, and all zones of an object.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,14 +8,14 @@ use pushdowndb_contract::{BloomFilter, Fingerprint, FingerprintBuilder, Format, 
 
 use crate::types::is_exact_number;
 
-/// A zone ends with the first record that begins this many bytes after its start.
+/// A zone ends with the first record that begins at least this number of bytes after its start.
 pub(crate) const ZONE_BYTES: u64 = 1024 * 1024;
 
-/// Version of the keys of columns: saved zones with other ones are dropped. Raise it when values
-/// are read otherwise from the same text, or when a key has other fields.
+/// The version of column keys; saved zones with other versions are dropped. Raise it when values
+/// are read differently from the same text, or when a key gets other fields.
 pub(crate) const KEY_VERSION: u8 = 1;
 
-/// Maximum bytes of the zones of one object.
+/// The maximum size of the zones of one object, in bytes.
 pub(crate) const MAX_OBJECT_BYTES: usize = 16 * 1024 * 1024;
 
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ pub(crate) struct Known {
     pub(crate) changes: u64,
 }
 
-/// Bounds of one column in the records that begin in a stretch.
+/// The bounds of one column, in the records that begin in a stretch.
 #[derive(Clone, Debug)]
 pub(crate) struct Zone {
     pub(crate) end: u64,
@@ -33,7 +33,7 @@ pub(crate) struct Zone {
     /// NULL if unknown, or if all values are NULL.
     pub(crate) smallest: ScalarValue,
     pub(crate) largest: ScalarValue,
-    /// True if there is a value that is not NULL.
+    /// True if there is a value other than NULL.
     pub(crate) values: bool,
     pub(crate) keys: Option<BloomFilter>,
 }
@@ -45,25 +45,25 @@ impl Zone {
     }
 }
 
-/// A column as a scan decodes it.
+/// A column in the form in which a scan decodes it.
 #[derive(Clone, Debug)]
 pub(crate) struct ZoneColumn {
-    /// Identifies everything that decides how its values are read from the text.
+    /// Identifies everything that affects how the values are read from the text.
     pub(crate) key: Fingerprint,
     pub(crate) field: Field,
 }
 
-/// Begins the key of a column.
+/// Starts the key of a column.
 pub(crate) fn column_key() -> FingerprintBuilder {
     Fingerprint::builder("zone column", KEY_VERSION)
 }
 
-/// True if zones of the type have Bloom filters.
+/// Returns whether zones of this type have Bloom filters.
 pub(crate) fn has_keys(data_type: &DataType) -> bool {
     same_keys(data_type, data_type)
 }
 
-/// True if equal values of the two types have equal keys.
+/// Returns whether equal values of the two types have equal keys.
 pub(crate) fn same_keys(column: &DataType, value: &DataType) -> bool {
     (is_exact_number(column) && is_exact_number(value))
         || (column.is_string() && value.is_string())

@@ -1,8 +1,8 @@
 //! Binding of aggregates, GROUP BY and ORDER BY.
 //!
-//! The output of the fragment has the keys of GROUP BY followed by each aggregate once; items of
-//! the select list and keys of ORDER BY are expressions over those, such as `SUM(a) / COUNT(*)`.
-//! AWS documents neither that nor its refusal.
+//! The fragment outputs the keys of GROUP BY, followed by each distinct aggregate once. Items of
+//! the select list and keys of ORDER BY are expressions over those columns, such as `SUM(a) /
+//! COUNT(*)`. AWS's documentation neither allows nor excludes such expressions.
 
 use arrow_schema::DataType;
 use pushdowndb_contract::{AggregateCall, AggregateFunction, Expr, Function, NamedExpr, Output, SortKey};
@@ -21,7 +21,7 @@ pub(super) struct Bound {
 }
 
 impl Binder<'_> {
-    /// Binds the output of a statement.
+    /// Binds the select list and ORDER BY of a statement.
     pub(super) fn output(&mut self, query: &Query) -> Result<Bound, SelectError> {
         let is_aggregate = |item: &Item| has_aggregate(&item.expr);
         match &query.items {
@@ -52,8 +52,8 @@ impl Binder<'_> {
                 Items::Some(items) => named(&key.expr, items, query.alias.as_ref()),
                 Items::All => None,
             };
-            // An item may be compared in another form than it is returned, so keys are columns of
-            // their own.
+            // An item may be compared in a form other than the one returned, so each key of ORDER
+            // BY is an output column of its own, unless an equal column exists.
             let typed = match (item, items) {
                 (Some(index), Items::Some(items)) => match items.get(index) {
                     Some(item) => self.expr(&item.expr)?,
@@ -80,7 +80,7 @@ impl Binder<'_> {
 
     fn item(&mut self, index: usize, item: &Item) -> Result<NamedExpr, SelectError> {
         let expr = match &item.expr {
-            // Unconverted: the writer of the result formats it.
+            // A path is returned without conversion: the writer of the result formats it.
             Ast::Path(steps) => Expr::Column(self.columns.find(steps)?.0),
             Ast::Missing => self.columns.missing(),
             other => self.expr(other)?.expr,
@@ -95,7 +95,7 @@ impl Binder<'_> {
             if typed.kind == Kind::Other {
                 return Err(SelectError::types(format!("GROUP BY does not take {}", typed.kind)));
             }
-            // NULL and the null of JSON are one group.
+            // NULL and the `null` of JSON form one group.
             let typed = typed.value();
             let name = item_name(index, &Item { expr: ast.clone(), alias: None });
             let ast = bare(ast, query.alias.as_ref());
@@ -137,8 +137,10 @@ impl Binder<'_> {
         Ok(Bound { output: Output::Aggregate { groups, calls }, order, project })
     }
 
-    /// Binds an expression over groups; `None` over rows, and for expressions to bind by their
-    /// operands.
+    /// Binds an expression over groups, if it is a key of GROUP BY or an aggregate.
+    ///
+    /// Returns `None` if expressions are bound over rows, and for any other expression, which is
+    /// then bound by its operands. A column that is not a key is an error.
     pub(super) fn of_group(&mut self, ast: &Ast) -> Result<Option<Typed>, SelectError> {
         let Some(grouping) = self.grouping.as_ref().filter(|grouping| !grouping.inside) else { return Ok(None) };
         let alias = self.alias;
@@ -149,7 +151,7 @@ impl Binder<'_> {
         match ast {
             Ast::Aggregate(function, argument) => {
                 let typed = self.aggregate(*function, argument.as_deref())?;
-                // In expressions a sum of integers is an integer again.
+                // In expressions, a sum of integers is an integer again.
                 let is_whole = typed.kind == Kind::Decimal(Some((38, 0)));
                 Ok(Some(if is_whole { Typed::new(cast(typed.expr, DataType::Int64), Kind::Int) } else { typed }))
             }
@@ -162,7 +164,7 @@ impl Binder<'_> {
         }
     }
 
-    /// Returns the output column of an aggregate.
+    /// Returns the output column of an aggregate, and adds it to the grouping if it is new.
     fn aggregate(&mut self, function: AggregateFunction, argument: Option<&Ast>) -> Result<Typed, SelectError> {
         self.set_inside(true);
         let argument = argument.map(|argument| self.argument(function, argument)).transpose();
@@ -183,7 +185,7 @@ impl Binder<'_> {
         });
         let column = Expr::Column(grouping.groups.len() + place);
         Ok(match (function, kind) {
-            // The shortest decimal that holds the mean.
+            // The mean is the shortest decimal that holds it.
             (AggregateFunction::Avg, Kind::Int | Kind::Decimal(_)) => {
                 Typed::new(call(Function::ToNumber, vec![column]), Kind::Number)
             }
@@ -224,7 +226,7 @@ impl Binder<'_> {
                     SelectError::new("IncorrectSqlFunctionArgumentType", message)
                 })?;
                 match (kind, function) {
-                    // Wide enough that no number of integers overflows.
+                    // The decimals are wide enough that no number of integers overflows them.
                     (Kind::Int, AggregateFunction::Sum) => (wide(number.expr, 38, 0), kind),
                     (Kind::Int, _) => (wide(number.expr, 29, 6), kind),
                     _ => (number.expr, kind),
@@ -250,7 +252,7 @@ fn item_name(index: usize, item: &Item) -> String {
     }
 }
 
-/// Removes the alias from a path, so that `s.a` and `a` are the same key.
+/// Removes the alias of the row from a path, so that `s.a` and `a` are the same key.
 fn bare(ast: &Ast, alias: Option<&Name>) -> Ast {
     match ast {
         Ast::Path(steps) => Ast::Path(columns::without_alias(steps, alias).to_vec()),
@@ -274,8 +276,8 @@ fn same(key: &Ast, ast: &Ast, alias: Option<&Name>) -> bool {
     }
 }
 
-/// Returns the item that a key of ORDER BY names: by its alias, its number, or as the same
-/// expression.
+/// Returns the index of the item that a key of ORDER BY refers to: by its alias, by its number, or
+/// by being the same expression.
 fn named(key: &Ast, items: &[Item], alias: Option<&Name>) -> Option<usize> {
     if let Ast::Number(digits) = key {
         return digits.parse::<usize>().ok()?.checked_sub(1).filter(|index| *index < items.len());
@@ -293,7 +295,7 @@ fn sort_key(key: &OrderKey, expr: Expr) -> SortKey {
     SortKey { expr, descending: key.descending, nulls_first: key.nulls_first }
 }
 
-/// Converts the value to a form whose order is that of the value.
+/// Converts a value to a form that sorts in the order of the values.
 fn comparable(typed: Typed) -> Result<Expr, SelectError> {
     Ok(match typed.kind {
         Kind::Token | Kind::Number => call(Function::TokenOrder, vec![typed.expr]),
@@ -306,7 +308,7 @@ fn comparable(typed: Typed) -> Result<Expr, SelectError> {
     })
 }
 
-/// True if the expression contains an aggregate.
+/// Returns whether the expression contains an aggregate.
 fn has_aggregate(ast: &Ast) -> bool {
     let mut found = matches!(ast, Ast::Aggregate(..));
     ast.for_each_child(&mut |child| found = found || has_aggregate(child));

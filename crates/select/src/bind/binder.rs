@@ -12,26 +12,27 @@ use crate::{Extensions, SelectError};
 pub(super) struct Grouping {
     pub(super) groups: Vec<(Ast, NamedExpr, Kind)>,
     pub(super) calls: Vec<(AggregateCall, Kind)>,
-    /// True while the argument of an aggregate is bound, which is an expression over rows.
+    /// True while the argument of an aggregate is bound, since the argument is an expression over
+    /// rows.
     pub(super) inside: bool,
 }
 
-/// Binds expressions, collecting the columns they need.
+/// Binds expressions, and collects the columns that they use.
 pub(super) struct Binder<'a> {
     pub(super) columns: Columns<'a>,
     pub(super) alias: Option<&'a Name>,
-    /// True if a NULL of the input is a value, not a missing field.
+    /// True if the input distinguishes NULL values from missing fields.
     pub(super) has_nulls: bool,
     /// The groups, while the select list of a statement with aggregates is bound.
     pub(super) grouping: Option<Grouping>,
     pub(super) extensions: Extensions,
     pub(super) now: String,
-    /// Nodes added by repeating operands.
+    /// The number of expression nodes added so far by repeating operands.
     pub(super) copied: usize,
 }
 
 impl Binder<'_> {
-    /// Counts `times` further copies of an operand, and refuses too many.
+    /// Counts `times` additional copies of an operand. Returns an error if there are too many.
     pub(super) fn copy(&mut self, operand: &Expr, times: usize) -> Result<(), SelectError> {
         self.copied = self.copied.saturating_add(operand.size().saturating_mul(times));
         if self.copied <= limits::EXPRESSION_COPIES {

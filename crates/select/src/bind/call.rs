@@ -1,4 +1,4 @@
-//! Casts and functions.
+//! Binding of casts and functions.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ impl Binder<'_> {
     pub(super) fn cast(&mut self, inner: &Ast, to: TypeName) -> Result<Typed, SelectError> {
         match (inner, to) {
             (Ast::Text(text), _) => return constant::cast_text(text, to),
-            // Keeps the digits as written.
+            // The cast applies to the digits as they are written.
             (Ast::Number(text), TypeName::Text | TypeName::Number | TypeName::Decimal(..)) => {
                 return constant::cast_text(text, to);
             }
@@ -44,7 +44,7 @@ impl Binder<'_> {
                 Kind::Null | Kind::Text | Kind::Bool | Kind::Decimal(_) | Kind::Float => {
                     Typed::new(whole(inner.expr), Kind::Int)
                 }
-                // Its fraction is cut off, which a cast from text would refuse.
+                // The fraction is truncated; a cast from text would refuse it.
                 Kind::Number => Typed::new(whole(cast(inner.expr, DataType::Decimal128(38, 10))), Kind::Int),
                 kind => return refused(kind, "INT"),
             },
@@ -99,7 +99,7 @@ impl Binder<'_> {
                 Kind::Other => return refused(inner.kind, "STRING"),
             },
             TypeName::Timestamp => match inner.kind {
-                // A date is a timestamp of whole days and compares as one.
+                // A date is a timestamp at midnight and compares as one.
                 Kind::Ion | Kind::Date | Kind::Timestamp { .. } => inner,
                 Kind::Text | Kind::Token => {
                     Typed::new(call(Function::ToTimestamp, vec![inner.opened().expr]), Kind::Ion)
@@ -196,7 +196,7 @@ impl Binder<'_> {
         Ok(Typed::new(case, a.kind).value())
     }
 
-    /// The pattern of TO_STRING or TO_TIMESTAMP, checked at once if it is a constant.
+    /// Binds the pattern of TO_STRING or TO_TIMESTAMP. A constant pattern is checked here.
     #[allow(clippy::type_complexity, reason = "the outer error has a code of its own, the inner gets one")]
     fn pattern(&mut self, pattern: &Ast, reading: bool) -> Result<Result<Expr, SelectError>, SelectError> {
         if let Ast::Text(text) = pattern {
@@ -226,7 +226,7 @@ impl Binder<'_> {
     }
 }
 
-/// The name of a date part, which the parser has checked.
+/// Returns the name of a date part, which the parser has validated.
 fn part_name(part: &Ast) -> Expr {
     match part {
         Ast::Text(name) => Expr::text(name.clone()),
@@ -238,7 +238,7 @@ fn whole(typed: Typed) -> Result<Typed, SelectError> {
     match typed.kind {
         Kind::Int => Ok(typed),
         Kind::Null => Ok(Typed::new(cast(typed.expr, DataType::Int64), Kind::Int)),
-        // A fraction is an error of its record.
+        // A number with a fraction is an error for its record.
         Kind::Token | Kind::Number => Ok(Typed::new(cast(typed.opened().expr, DataType::Int64), Kind::Int)),
         other => Err(SelectError::types(format!("a whole number is needed here, not {other}"))),
     }

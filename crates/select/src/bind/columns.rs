@@ -1,7 +1,8 @@
 //! Resolution of names and paths to columns of the fragment's schema.
 //!
-//! CSV columns are all Utf8, by position and perhaps by header. JSON has the columns to which the
-//! statement refers, collected here. Parquet has those of its schema, and the values inside them.
+//! CSV columns are all Utf8 and are found by position or, if there is a header, by name. For JSON,
+//! the columns are the paths that the statement refers to, collected here. For Parquet, they are
+//! the columns of its schema and the values nested inside them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ pub(super) struct Columns<'a> {
     input: &'a InputColumns,
     alias: Option<&'a Name>,
     fields: Vec<Field>,
-    /// Columns by path.
+    /// Indexes in `fields` by path.
     paths: HashMap<String, usize>,
 }
 
@@ -33,7 +34,7 @@ impl<'a> Columns<'a> {
         Self { input, alias, fields, paths: HashMap::new() }
     }
 
-    /// Returns the columns of `*`. A JSON record is one token under the path `$`.
+    /// Returns the columns of `*`. A JSON record is a single token with the path `$`.
     pub(super) fn all(&mut self) -> Vec<NamedExpr> {
         if let InputColumns::Json(_) = self.input {
             let index = self.path("$".to_owned(), Some("$".to_owned()));
@@ -41,7 +42,7 @@ impl<'a> Columns<'a> {
         }
         let column =
             |(index, field): (usize, &Field)| NamedExpr { expr: Expr::Column(index), name: field.name().clone() };
-        // Values inside columns, used by other clauses, are not part of `*`.
+        // Nested values that other clauses use are not part of `*`.
         let count = match self.input {
             InputColumns::Parquet(schema) => schema.fields().len(),
             _ => self.fields.len(),
@@ -53,11 +54,11 @@ impl<'a> Columns<'a> {
         Arc::new(Schema::new(self.fields))
     }
 
-    /// Returns a column that no record has: MISSING as a result.
+    /// Returns a column that no record has, for MISSING as an output.
     pub(super) fn missing(&mut self) -> Expr {
         Expr::Column(match self.input {
             InputColumns::Json(_) => {
-                // A name with a control character, which real records lack.
+                // A name with a control character, which no real record has.
                 self.path("MISSING".to_owned(), Some("\"\u{1}MISSING\"".to_owned()))
             }
             InputColumns::Csv { .. } => self.nth(limits::COLUMNS),
@@ -68,7 +69,7 @@ impl<'a> Columns<'a> {
         })
     }
 
-    /// Returns the column at a path and its type; `None` for a raw token of JSON.
+    /// Returns the index of the column at a path and its type; the type is `None` for a JSON token.
     pub(super) fn find(&mut self, steps: &[Step]) -> Result<(usize, Option<DataType>), SelectError> {
         let path = without_alias(steps, self.alias);
         if let InputColumns::Json(_) = self.input {
@@ -93,7 +94,7 @@ impl<'a> Columns<'a> {
         Ok((index, self.fields.get(index).map(|field| field.data_type().clone())))
     }
 
-    /// Returns a value inside a column of Parquet, as a column of its own under its path.
+    /// Returns a value nested inside a Parquet column, as a column named by its path.
     fn nested(&mut self, path: &[Step]) -> Result<(usize, Option<DataType>), SelectError> {
         let invalid = |message: String| SelectError::new("InvalidKeyPath", message);
         let [Step::Name(root), rest @ ..] = path else {
@@ -178,8 +179,8 @@ impl<'a> Columns<'a> {
         Ok(self.nth(position))
     }
 
-    /// Returns the column of a CSV record at a `position` counted from 1. Records may be longer
-    /// than the first; fields that a record lacks are missing.
+    /// Returns the column at a `position`, counted from 1, in a CSV record. Records may have more
+    /// fields than the first one; fields that a record lacks are missing.
     fn nth(&mut self, position: usize) -> usize {
         for n in self.fields.len() + 1..=position {
             self.fields.push(csv_field(&format!("_{n}")));
@@ -187,7 +188,7 @@ impl<'a> Columns<'a> {
         position.saturating_sub(1)
     }
 
-    /// Returns the column of a path of a JSON record; the empty path is the record itself.
+    /// Returns the column for a path in a JSON record; the empty path is the record itself.
     fn json(&mut self, path: &[Step]) -> usize {
         match path {
             [Step::Name(name)] if name.exact => self.path(name.text.clone(), None),
@@ -196,7 +197,7 @@ impl<'a> Columns<'a> {
         }
     }
 
-    /// Returns the column of this name and path, the same one each time.
+    /// Returns the column with this name and path; equal paths get the same column.
     fn path(&mut self, name: String, path: Option<String>) -> usize {
         let key = path.clone().unwrap_or_else(|| exact_name(&name));
         let fields = &mut self.fields;
@@ -221,11 +222,12 @@ fn exact_name(name: &str) -> String {
 }
 
 fn csv_field(name: &str) -> Field {
-    // Short records lack fields.
+    // A record may have fewer fields than there are columns.
     Field::new(name, DataType::Utf8, true)
 }
 
-/// True if the name is that of a whole row: the table's alias, or `_1` without one.
+/// Returns whether the name refers to the whole row: it is the table's alias, or `_1` if there is
+/// no alias.
 fn is_row(name: &Name, alias: Option<&Name>) -> bool {
     match alias {
         Some(alias) if alias.exact => name.text == alias.text,
@@ -234,7 +236,7 @@ fn is_row(name: &Name, alias: Option<&Name>) -> bool {
     }
 }
 
-/// Returns the path inside a record, without the alias of the row or `S3Object`.
+/// Returns the path inside a record: `steps` without a leading alias or `S3Object`.
 pub(super) fn without_alias<'a>(steps: &'a [Step], alias: Option<&Name>) -> &'a [Step] {
     match steps {
         [Step::Name(name), rest @ ..] if !rest.is_empty() && (is_row(name, alias) || name.means("s3object")) => rest,
@@ -242,7 +244,7 @@ pub(super) fn without_alias<'a>(steps: &'a [Step], alias: Option<&Name>) -> &'a 
     }
 }
 
-/// Formats a path as `a."B"[0]`: a bare name is matched ignoring case, a name in double quotes
+/// Formats a path as `a."B"[0]`. A bare name is matched ignoring case, a name in double quotes
 /// exactly.
 pub(super) fn path_text(steps: &[Step]) -> String {
     let mut text = String::new();

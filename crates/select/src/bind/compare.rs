@@ -1,10 +1,10 @@
 //! Conversion of operands to a common kind before they are compared.
 //!
-//! AWS documents one rule: without a CAST all input is text. So text compares with text, as bytes.
-//! A number beside text is taken as written for equality (`_1 = 100`). For other comparisons that
-//! would sort '9' after '10', so the statement is refused and the error names the CAST to add.
-//! Values of JSON compare by their kinds in each record. Parquet has types of its own, and
-//! constants adapt to them.
+//! AWS documents one rule: without a CAST, all input is text. So text is compared with text,
+//! bytewise. For equality, a number that is compared with text stands for its digits as written:
+//! `_1 = 100` means `_1 = '100'`. For other comparisons that would sort '9' after '10', so the
+//! statement is refused, and the error names the CAST to add. JSON values are compared by their
+//! kinds in each record. Parquet columns have types, and constants are converted to them.
 
 use arrow_schema::{DataType, TimeUnit};
 use pushdowndb_contract::{CompareOp, Expr, Function, Literal};
@@ -15,7 +15,7 @@ use crate::SelectError;
 
 const DAY: i64 = 86_400_000_000;
 
-/// A comparison of two values.
+/// Binds a comparison of two values.
 pub(super) fn compare(op: CompareOp, a: Typed, b: Typed) -> Result<Typed, SelectError> {
     let ordered = !matches!(op, CompareOp::Eq | CompareOp::NotEq);
     if a.kind == Kind::Null || b.kind == Kind::Null {
@@ -31,7 +31,8 @@ pub(super) fn compare(op: CompareOp, a: Typed, b: Typed) -> Result<Typed, Select
     Ok(Typed::boolean(Expr::compare(op, a.expr, b.expr)))
 }
 
-/// True for a number and a text that are both literals: they differ, whatever the digits.
+/// Returns whether one value is a number literal and the other a text literal. Such literals always
+/// differ, whatever their digits.
 fn constants_of_two_kinds(a: &Typed, b: &Typed) -> bool {
     let text = |typed: &Typed| matches!(typed.expr, Expr::Literal(Literal::Utf8(_))) && typed.kind == Kind::Text;
     (text(a) && b.written.is_some()) || (text(b) && a.written.is_some())
@@ -54,8 +55,10 @@ fn compare_tokens(op: CompareOp, a: Typed, b: Typed) -> Result<Typed, SelectErro
     }))
 }
 
-/// Converts two values to comparable ones; only times remain beside tokens. `ordered` for
-/// comparisons other than equality.
+/// Converts two values to types that can be compared. `ordered` is true for comparisons other than
+/// `=` and `<>`.
+///
+/// Expects that a token is compared with a date or timestamp; [`compare`] handles other tokens.
 pub(super) fn meet(a: Typed, b: Typed, ordered: bool) -> Result<(Typed, Typed), SelectError> {
     match (a.kind, b.kind) {
         (Kind::Null, _) | (_, Kind::Null) => Ok((a, b)),
@@ -104,13 +107,13 @@ pub(super) fn meet(a: Typed, b: Typed, ordered: bool) -> Result<(Typed, Typed), 
             }
             _ => Err(mismatch(a.kind, b.kind)),
         },
-        // The other way around is the same, once.
+        // Swapping the operands, at most once, reduces the other cases to those above.
         (left, right) if rank(left) > rank(right) => meet(b, a, ordered).map(|(b, a)| (a, b)),
         (left, right) => Err(mismatch(left, right)),
     }
 }
 
-/// A timestamp of text and something else.
+/// Like [`meet`], for a timestamp in text form ([`Kind::Ion`]) and another value.
 fn meet_ion(ion: Typed, other: Typed, ordered: bool) -> Result<(Typed, Typed), SelectError> {
     let ion = ion.instant();
     match other.kind {
@@ -120,7 +123,7 @@ fn meet_ion(ion: Typed, other: Typed, ordered: bool) -> Result<(Typed, Typed), S
     }
 }
 
-/// Kinds in the order in which [`meet`] expects them.
+/// Orders kinds as the cases of [`meet`] expect them, lower ranks on the left.
 fn rank(kind: Kind) -> u8 {
     match kind {
         Kind::Token => 0,
@@ -135,8 +138,9 @@ fn mismatch(left: Kind, right: Kind) -> SelectError {
     SelectError::types(format!("{left} does not compare with {right}: write a CAST"))
 }
 
-/// Converts a constant number to the type of the other operand, if it is exact there, so that the
-/// evaluator need not widen a whole column.
+/// Converts a constant number to the type of the other operand, so that the evaluator need not
+/// widen a whole column. Returns `None` if `constant` is not a literal or the conversion is not
+/// exact.
 fn adapt(constant: &Typed, to: Kind) -> Option<Typed> {
     let literal = match (&constant.expr, to) {
         (Expr::Literal(Literal::Int64(value)), Kind::Decimal(Some((precision, scale)))) => {
@@ -153,7 +157,8 @@ fn adapt(constant: &Typed, to: Kind) -> Option<Typed> {
     Some(Typed { expr: Expr::Literal(literal), kind: to, written: constant.written.clone() })
 }
 
-/// Timestamps with and without a zone: a constant takes that of the other side.
+/// Aligns two timestamps with and without a zone: a constant takes over the zone of the other
+/// operand.
 fn same_zone(mut a: Typed, mut b: Typed) -> (Typed, Typed) {
     let kinds = (a.kind, b.kind);
     for (one, other) in [(&mut a, kinds.1), (&mut b, kinds.0)] {
@@ -165,7 +170,7 @@ fn same_zone(mut a: Typed, mut b: Typed) -> (Typed, Typed) {
     (a, b)
 }
 
-/// A text constant as a date.
+/// Converts a text constant to a date.
 fn date_constant(typed: &Typed) -> Result<Typed, SelectError> {
     match &typed.expr {
         Expr::Literal(Literal::Utf8(text)) => match constant::timestamp(text)?.micros() {

@@ -7,7 +7,8 @@ use super::kind::{Kind, Typed, cast};
 use crate::SelectError;
 use crate::ast::TypeName;
 
-/// A number as it is written: an integer, else a decimal of up to 38 digits, else a float.
+/// Binds a number as it is written: as an integer if it fits, else as a decimal of up to 38 digits,
+/// else as a float.
 pub(super) fn number(written: &str) -> Result<Typed, SelectError> {
     let (literal, kind) = if let Ok(value) = written.parse() {
         (Literal::Int64(value), Kind::Int)
@@ -22,7 +23,8 @@ pub(super) fn number(written: &str) -> Result<Typed, SelectError> {
     Ok(Typed { expr: Expr::Literal(literal), kind, written: Some(written.to_owned()) })
 }
 
-/// Parses a decimal: `-12.50` is (-1250, 4, 2); `None` with an exponent or more than 38 digits.
+/// Parses a decimal: `-12.50` is (-1250, 4, 2). Returns `None` for an exponent or more than 38
+/// digits.
 fn decimal(written: &str) -> Option<(i128, u8, i8)> {
     let (sign, digits) = match written.strip_prefix('-') {
         Some(digits) => (-1, digits),
@@ -41,7 +43,8 @@ fn decimal(written: &str) -> Option<(i128, u8, i8)> {
     Some((sign * value, u8::try_from(significant).ok()?, i8::try_from(fraction.len()).ok()?))
 }
 
-/// A decimal at another scale, if it is the same value there and fits the precision.
+/// Changes the scale of a decimal. Returns `None` if the value is not exact at the new scale or
+/// does not fit into `precision`.
 pub(super) fn rescale(value: i128, from: i8, precision: u8, to: i8) -> Option<i128> {
     let shift = i32::from(to) - i32::from(from);
     let power = 10_i128.checked_pow(shift.unsigned_abs())?;
@@ -55,8 +58,8 @@ pub(super) fn rescale(value: i128, from: i8, precision: u8, to: i8) -> Option<i1
     (value.unsigned_abs() < 10_u128.checked_pow(precision.into())?).then_some(value)
 }
 
-/// Evaluates a CAST of a constant text in its common spellings once. The evaluator decides on
-/// others, as for those of a column.
+/// Binds a CAST of a constant text. Common spellings are converted here, once; for other spellings
+/// the cast is left to the evaluator, as it is for columns.
 pub(super) fn cast_text(text: &str, to: TypeName) -> Result<Typed, SelectError> {
     let trimmed = text.trim_ascii();
     let evaluated = |data_type, kind| Ok(Typed::new(cast(Expr::text(text), data_type), kind));
@@ -98,7 +101,7 @@ pub(super) fn cast_text(text: &str, to: TypeName) -> Result<Typed, SelectError> 
     Ok(Typed::new(Expr::Literal(literal), kind))
 }
 
-/// A decimal at another scale, half away from zero, as casts of columns round it.
+/// Changes the scale of a decimal, rounding half away from zero as casts of columns do.
 fn rounded(value: i128, from: i8, precision: u8, to: i8) -> Option<i128> {
     let dropped = i32::from(from) - i32::from(to);
     if dropped <= 0 {
@@ -111,7 +114,7 @@ fn rounded(value: i128, from: i8, precision: u8, to: i8) -> Option<i128> {
     (value.unsigned_abs() < 10_u128.checked_pow(precision.into())?).then_some(value)
 }
 
-/// A timestamp in a text that is compared with timestamps.
+/// Parses a text constant that is compared with timestamps.
 pub(super) fn timestamp(text: &str) -> Result<Timestamp, SelectError> {
     Timestamp::parse(text.trim()).ok_or_else(|| {
         let message = format!("'{text}' is no timestamp; one looks like 2007-04-05T or 2007-04-05T14:30:00Z");

@@ -1,4 +1,4 @@
-//! Binding of expressions, each with its kind and explicit conversions. Functions are in
+//! Binding of expressions: each gets a kind, and conversions become explicit. Functions are in
 //! [`super::call`].
 
 use arrow_schema::DataType;
@@ -20,14 +20,14 @@ impl Binder<'_> {
             Ast::Number(written) => constant::number(written)?,
             Ast::Text(text) => Typed::new(Expr::text(text.clone()), Kind::Text),
             Ast::Bool(value) => Typed::boolean(Expr::Literal(Literal::Boolean(*value))),
-            // As a value, MISSING is NULL.
+            // As an operand, MISSING is NULL.
             Ast::Null | Ast::Missing => Typed::null(),
             Ast::Timestamp(text) => Typed::new(Expr::text(text.clone()), Kind::Ion),
             Ast::Path(steps) => {
                 let (index, data_type) = self.columns.find(steps)?;
                 match data_type {
                     None => Typed::new(Expr::Column(index), Kind::Token),
-                    // Old files have text without an annotation.
+                    // Old files store text as binary, without an annotation.
                     Some(binary) if is_binary(&binary) => {
                         Typed::new(super::kind::cast(Expr::Column(index), DataType::Utf8), Kind::Text)
                     }
@@ -75,7 +75,7 @@ impl Binder<'_> {
         })
     }
 
-    /// A predicate.
+    /// Binds a predicate.
     pub(super) fn condition(&mut self, ast: &Ast) -> Result<Expr, SelectError> {
         let typed = self.expr(ast)?;
         match typed.kind {
@@ -93,7 +93,8 @@ impl Binder<'_> {
         let (a, b) = (self.expr(a)?.number()?, self.expr(b)?.number()?);
         let is_decimal = |typed: &Typed| matches!(typed.kind, Kind::Decimal(_));
         let is_float = |typed: &Typed| typed.kind == Kind::Float;
-        // A quotient of decimals has the digits that it needs, independent of its operands' types.
+        // A quotient of decimals has as many digits as it needs, whatever the types of its
+        // operands.
         let quotient = op == ArithmeticOp::Divide
             && (is_decimal(&a) || is_decimal(&b))
             && ![&a, &b].into_iter().any(|side| is_float(side) || side.kind == Kind::Null);
@@ -108,7 +109,7 @@ impl Binder<'_> {
             return Ok(Typed::new(call(function, vec![a.token(), b.token()]), Kind::Number));
         }
         let kind = match (a.kind, b.kind) {
-            // NULL with any other operand, also division by zero.
+            // NULL with any other operand is NULL, also in a division by zero.
             (Kind::Null, _) | (_, Kind::Null) => return Ok(Typed::null()),
             (Kind::Float, _) | (_, Kind::Float) => Kind::Float,
             (Kind::Int, Kind::Int) => Kind::Int,
@@ -117,15 +118,15 @@ impl Binder<'_> {
         Ok(Typed::new(Expr::Arithmetic(op, Box::new(a.expr), Box::new(b.expr)), kind))
     }
 
-    /// Binds IS MISSING, true for fields that a record lacks: a path of JSON, a field of a short
-    /// record.
+    /// Binds IS MISSING, which is true for a field that a record lacks: a path that a JSON record
+    /// does not have, or a field beyond the end of a short CSV record.
     fn is_missing(&mut self, inner: &Ast) -> Result<Typed, SelectError> {
         if *inner == Ast::Missing {
             return Ok(Typed::boolean(Expr::Literal(Literal::Boolean(true))));
         }
         let inner = self.expr(inner)?;
         Ok(Typed::boolean(match inner.expr {
-            // A JSON null is a token, which is not NULL yet.
+            // A JSON `null` is still a token here, not yet NULL.
             column @ Expr::Column(_) if !self.has_nulls => Expr::IsNull(Box::new(column)),
             _ => Expr::Literal(Literal::Boolean(false)),
         }))
@@ -147,7 +148,8 @@ impl Binder<'_> {
         Ok(Typed::boolean(if negated { Expr::Not(Box::new(any)) } else { any }))
     }
 
-    /// Afterwards a backslash escapes, as the evaluator has it.
+    /// Binds LIKE. In the bound pattern the escape character is a backslash, as the evaluator
+    /// expects.
     fn like(&mut self, expr: &Ast, pattern: &Ast, escape: Option<&Ast>, negated: bool) -> Result<Typed, SelectError> {
         let invalid = |message: &str| SelectError::new("LikeInvalidInputs", message);
         let no_text = |error: SelectError| SelectError::new("LikeInvalidInputs", error.message);
@@ -218,7 +220,7 @@ impl Binder<'_> {
     }
 }
 
-/// Converts the operands of IN to one type, if there is a type for all of them.
+/// Converts the operands of IN to one common type. Returns `None` if there is no such type.
 fn one_type(expr: &Typed, list: &[Typed]) -> Result<Option<(Expr, Vec<Expr>)>, SelectError> {
     let mut left: Option<Expr> = None;
     let mut items = Vec::with_capacity(list.len());
@@ -236,7 +238,7 @@ fn one_type(expr: &Typed, list: &[Typed]) -> Result<Option<(Expr, Vec<Expr>)>, S
         items.push(item.expr);
     }
     let left = left.unwrap_or_else(|| expr.expr.clone());
-    // A constant of another type would be adapted to each item, not to all of them.
+    // A constant on the left side would be converted to the type of each item separately.
     let constant = matches!(left, Expr::Literal(_)) && expr.kind != Kind::Null;
     Ok((!constant).then_some((left, items)))
 }

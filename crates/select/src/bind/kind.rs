@@ -1,4 +1,4 @@
-//! Bound expressions with the kinds of values that S3 Select distinguishes.
+//! Bound expressions and the kinds of their values, as S3 Select distinguishes them.
 
 use std::fmt;
 
@@ -21,18 +21,18 @@ pub(super) enum Kind {
     Timestamp {
         utc: bool,
     },
-    /// A timestamp as text, with its precision and offset.
+    /// A timestamp as text in Ion's form, which keeps its precision and offset.
     Ion,
-    /// A token of JSON, whose kind shows only in each record.
+    /// A JSON token, whose kind differs from record to record.
     Token,
-    /// A token of JSON that is a number or NULL.
+    /// A JSON token that is a number or NULL.
     Number,
-    /// A type that only comes out as it is: lists and structs.
+    /// A type that can only be returned, not computed with: lists and structs.
     Other,
 }
 
 impl Kind {
-    /// The kind of a column of this type.
+    /// Returns the kind of a column of this type.
     pub(super) fn of(data_type: &DataType) -> Self {
         match data_type {
             DataType::Null => Self::Null,
@@ -54,7 +54,7 @@ impl Kind {
         matches!(self, Self::Int | Self::Decimal(_) | Self::Float)
     }
 
-    /// True if values of it travel as tokens.
+    /// Returns whether values of this kind are represented as tokens.
     pub(super) fn is_token(self) -> bool {
         matches!(self, Self::Token | Self::Number)
     }
@@ -86,7 +86,7 @@ impl fmt::Display for Kind {
 pub(super) struct Typed {
     pub(super) expr: Expr,
     pub(super) kind: Kind,
-    /// The number as written: its value in comparisons with text.
+    /// The digits of a number as written. A comparison for equality with text uses them.
     pub(super) written: Option<String>,
 }
 
@@ -98,7 +98,7 @@ pub(super) fn cast(expr: Expr, to: DataType) -> Expr {
     Expr::Cast(Box::new(expr), to)
 }
 
-/// The type in which instants are compared.
+/// Returns the type to which timestamps are converted to be compared.
 pub(super) fn instant_type() -> DataType {
     DataType::Timestamp(TimeUnit::Microsecond, Some("+00:00".into()))
 }
@@ -116,7 +116,7 @@ impl Typed {
         Self::new(expr, Kind::Bool)
     }
 
-    /// The value as it is, with NULL for the `null` of JSON.
+    /// Returns the value with a JSON `null` converted to NULL.
     pub(super) fn value(self) -> Self {
         match self.kind {
             kind if kind.is_token() && !self.expr.is_token() => {
@@ -126,7 +126,7 @@ impl Typed {
         }
     }
 
-    /// Returns the result of a CAST to STRING: any scalar as text.
+    /// Returns the value as a CAST to STRING converts it: any scalar token as text.
     pub(super) fn opened(self) -> Self {
         match self.kind {
             Kind::Token => Self::new(call(Function::JsonText, vec![self.expr]), Kind::Text),
@@ -135,7 +135,7 @@ impl Typed {
         }
     }
 
-    /// Converts the value to text, for functions of text. A token that is not text is NULL.
+    /// Returns the value as text, for functions of text. A token that is not text becomes NULL.
     pub(super) fn text(self) -> Result<Self, SelectError> {
         match self.kind {
             Kind::Token => Ok(Self::new(call(Function::JsonString, vec![self.expr]), Kind::Text)),
@@ -145,8 +145,8 @@ impl Typed {
         }
     }
 
-    /// Converts the value to a number, for arithmetic and sums. A token that is not a number is
-    /// NULL in arithmetic.
+    /// Checks that the value may be a number, for arithmetic and sums. Arithmetic treats a token
+    /// that is not a number as NULL.
     pub(super) fn number(self) -> Result<Self, SelectError> {
         match self.kind {
             Kind::Int | Kind::Decimal(_) | Kind::Float | Kind::Null | Kind::Token | Kind::Number => Ok(self),
@@ -154,7 +154,7 @@ impl Typed {
         }
     }
 
-    /// Converts the value to a timestamp, for functions of dates.
+    /// Checks that the value may be a timestamp, for functions of dates.
     pub(super) fn time(self) -> Result<Self, SelectError> {
         match self.kind {
             Kind::Null => Ok(Self::new(cast(self.expr, DataType::Utf8), Kind::Ion)),
@@ -165,7 +165,7 @@ impl Typed {
         }
     }
 
-    /// Converts the value to a token, to combine it with values of unknown kinds.
+    /// Converts the value to a token, to combine it with values of other kinds.
     pub(super) fn token(self) -> Expr {
         let constant = match &self.expr {
             _ if self.kind.is_token() => return self.expr,
@@ -182,7 +182,8 @@ impl Typed {
         }
     }
 
-    /// A timestamp of text as an instant, which compares.
+    /// Converts a timestamp in text form to an instant, which can be compared. Other kinds are
+    /// unchanged.
     pub(super) fn instant(self) -> Self {
         if self.kind != Kind::Ion {
             return self;

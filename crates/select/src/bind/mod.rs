@@ -1,11 +1,12 @@
-//! Binding of a parsed statement and the columns of an input to a [`Fragment`].
+//! Binding of a parsed statement to the columns of an input. The result is a [`Fragment`].
 //!
 //! S3 Select reads text without types; a fragment is typed. Binding makes every conversion
-//! explicit, so that the evaluator needs no rules of S3 Select: an untyped CSV field is Utf8 and
-//! compares as text, and a constant takes the type of the other operand. A value without a type
-//! before its record is read, such as a path of JSON or a decimal of any number of digits, is a
-//! token ([`pushdowndb_contract::Expr::is_token`]) with functions of its own. Timestamps are text
-//! ([`pushdowndb_contract::Timestamp`]) that becomes an instant only to be compared.
+//! explicit, so that the evaluator needs no rules of S3 Select. An untyped CSV field is Utf8 and is
+//! compared as text, and a constant takes the type of the other operand. A value whose type differs
+//! from record to record, such as a path of JSON, or a decimal of any number of digits, is a token
+//! ([`pushdowndb_contract::Expr::is_token`]), for which there are separate functions. Timestamps
+//! are text ([`pushdowndb_contract::Timestamp`]) and are converted to instants only for
+//! comparisons.
 
 mod aggregate;
 mod binder;
@@ -29,7 +30,7 @@ use columns::Columns;
 pub use input::InputColumns;
 
 impl Statement {
-    /// Returns the columns and paths to which the statement refers, as written and distinct.
+    /// Returns the distinct columns and paths that the statement refers to, as they are written.
     pub fn columns(&self) -> Vec<String> {
         let Query { items, alias, filter, groups, order, .. } = &self.query;
         let mut all = Vec::new();
@@ -52,12 +53,12 @@ impl Statement {
         all
     }
 
-    /// True if every column is selected, by `*`.
+    /// Returns whether every column is selected, by `*`.
     pub fn selects_all(&self) -> bool {
         self.query.items == Items::All
     }
 
-    /// Binds the statement to an input, in the dialect of AWS.
+    /// Binds the statement to an input, in AWS's dialect.
     pub fn bind(&self, input: &InputColumns) -> Result<Fragment, SelectError> {
         self.bind_with(input, Extensions::Off)
     }
@@ -108,7 +109,7 @@ impl Statement {
     }
 }
 
-/// The current time, one for the whole statement, for UTCNOW.
+/// Returns the current time for UTCNOW. A statement uses one time throughout.
 fn now() -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let micros = i64::try_from(since.as_micros()).unwrap_or_default();

@@ -1,4 +1,5 @@
-//! Statements as bound expressions in short form, and the codes of refused ones.
+//! Bound expressions of statements, in a short text form, and the error codes of refused
+//! statements.
 
 use std::sync::Arc;
 
@@ -36,7 +37,7 @@ fn bound(sql: &str, input: &InputColumns) -> Fragment {
     parse(sql).unwrap_or_else(|e| panic!("{sql}: {e}")).bind(input).unwrap_or_else(|e| panic!("{sql}: {e}"))
 }
 
-/// The condition of `SELECT * … WHERE condition`, as people read it.
+/// Returns the bound condition of `SELECT * … WHERE condition` in readable form.
 fn condition(text: &str, input: &InputColumns) -> String {
     let fragment = bound(&format!("SELECT * FROM S3Object s WHERE {text}"), input);
     fragment.predicate.unwrap().display(&fragment.schema).to_string()
@@ -77,7 +78,7 @@ fn names_of_csv_columns() {
     assert_eq!(outputs("SELECT s3object.id FROM S3Object", &csv()), ["id id"]);
     assert_eq!(outputs("SELECT * FROM S3Object;", &bare()), ["_1 _1", "_2 _2", "_3 _3"]);
     assert_eq!(outputs("SELECT t.* FROM S3Object t", &bare()).len(), 3);
-    // Longer records than the first have more columns.
+    // A statement may use fields that the first record lacks.
     let fragment = bound("SELECT s._5 FROM S3Object s LIMIT 7", &bare());
     assert_eq!((fragment.schema.fields().len(), fragment.limit), (5, Some(7)));
     let Format::Csv(options) = fragment.format else { panic!() };
@@ -108,7 +109,7 @@ fn text_stays_text_until_it_is_cast() {
     for (sql, expected) in [
         ("s._1 = 'x'", "_1 = 'x'"),
         ("_1 >= '1994-01-01' AND _1 < _2", "_1 >= '1994-01-01' AND _1 < _2"),
-        // As written, not as a number.
+        // The number is compared as it is written, not by its value.
         ("_1 = 100", "_1 = '100'"),
         ("_1 <> 1.50", "_1 <> '1.50'"),
         ("-1 = _1", "'-1' = _1"),
@@ -207,7 +208,7 @@ fn aggregates() {
     }
 }
 
-/// The output over groups and aggregates, then the groups and aggregates, then the order.
+/// Formats the output over groups and aggregates, then the groups and aggregates, then the order.
 fn extended(sql: &str, input: &InputColumns) -> String {
     let fragment = parse(sql).and_then(|s| s.bind_with(input, Extensions::On)).unwrap_or_else(|e| panic!("{sql}: {e}"));
     let schema = &fragment.schema;
@@ -222,7 +223,7 @@ fn extended(sql: &str, input: &InputColumns) -> String {
             groups.chain(calls).collect()
         }
     };
-    // Columns of the output by number.
+    // Columns of the output are shown by number.
     let none = Schema::empty();
     let project = fragment.project.iter().flatten().map(|c| format!("{}={}", c.name, c.expr.display(&none)));
     let order = fragment.order.iter().map(|key| {
@@ -314,7 +315,7 @@ fn json_columns_are_the_paths_asked_for() {
     assert_eq!(fragment.schema.field(0).metadata()["path"], "$");
     let Format::Json(options) = fragment.format else { panic!() };
     assert!(options.raw_tokens && options.from.is_empty());
-    // Without an alias _1 is the record.
+    // Without an alias, `_1` is the record.
     assert_eq!(bound("SELECT _1.a FROM S3Object[*]", &json()).schema.field(0).name(), "a");
     let statement = parse("SELECT s.a, s.\"b c\".d[0] FROM S3Object s WHERE s.a = 1 AND UPPER(x) = 'Y'").unwrap();
     assert_eq!(statement.columns(), ["a", "\"b c\".d[0]", "x"]);
@@ -333,7 +334,7 @@ fn from_a_path() {
         let Format::Json(options) = bound(&format!("SELECT x FROM {from} v"), &json()).format else { panic!() };
         assert_eq!(options.from, expected, "{from}");
     }
-    // The last name of the path stands for the row, which is an empty path.
+    // The last name of the path refers to the row, whose own path is empty.
     let fragment = bound("SELECT price FROM S3Object[*].books[*].price WHERE price > 5", &json());
     assert_eq!(fragment.schema.field(0).metadata()["path"], "");
     assert_eq!(outputs("SELECT price FROM S3Object[*].books[*].price", &json()), ["price "]);
@@ -444,7 +445,7 @@ fn long_is_fine_and_deep_is_not() {
         assert_eq!(parse(&deep(100_000 / open.len())).unwrap_err().code, "UnsupportedSqlStructure");
         assert!(parse(&deep(100)).is_ok());
     }
-    // Operands repeated at every level double at every level.
+    // Operands that are repeated at every level grow exponentially with the number of levels.
     for (open, close) in
         [("NULLIF(", ", '1')"), ("(", " BETWEEN FALSE AND TRUE)"), ("CASE ", " WHEN 1 THEN 1 WHEN 2 THEN 2 END")]
     {

@@ -1,7 +1,7 @@
-//! The answer to SelectObjectContent: a stream of frames, each with its own checksums.
+//! The response to SelectObjectContent: a stream of frames, each with its own checksums.
 //!
-//! Records may break anywhere: inside a field, a character, across frames. Only the bytes of all
-//! Records frames together are text.
+//! A record may be split between frames at any byte, even inside a field or a character. Only the
+//! concatenation of all Records frames is text.
 
 use aws_smithy_types::event_stream::Message;
 use bytes::Bytes;
@@ -10,10 +10,10 @@ use quick_xml::events::Event as Xml;
 
 use crate::messages::{self, FrameEvent, corrupt};
 
-/// Statistics of the server.
+/// The statistics that the server reports.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Stats {
-    /// Bytes of the object that were read.
+    /// Bytes of the object that were read, before decompression.
     pub bytes_scanned: u64,
     /// Bytes processed, after decompression.
     pub bytes_processed: u64,
@@ -21,10 +21,10 @@ pub struct Stats {
     pub bytes_returned: u64,
 }
 
-/// One event of the answer.
+/// One event of the response.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Event {
-    /// Some bytes of the result.
+    /// The next bytes of the result.
     Records(Bytes),
     /// Keep-alive.
     Cont,
@@ -32,7 +32,7 @@ pub enum Event {
     Progress(Stats),
     /// Final statistics.
     Stats(Stats),
-    /// The result is complete.
+    /// The end of a complete result.
     End,
 }
 
@@ -62,7 +62,7 @@ impl FrameEvent for Event {
     }
 }
 
-/// Reads statistics. They are informative, so missing numbers are 0.
+/// Parses statistics. They are informative only, so a missing number is 0.
 fn stats(payload: &[u8]) -> Stats {
     let number = |name| text_of(payload, name).and_then(|text| text.trim().parse().ok()).unwrap_or(0);
     Stats {
@@ -93,7 +93,7 @@ fn text_of(xml: &[u8], name: &str) -> Option<String> {
     }
 }
 
-/// Returns the error for an HTTP answer other than 200.
+/// Returns the error for an HTTP response with a status other than 200.
 pub fn error_from_response(status: u16, body: &[u8]) -> Error {
     let message = text_of(body, "Message").unwrap_or_default();
     match text_of(body, "Code") {
@@ -113,13 +113,14 @@ pub fn error_from_response(status: u16, body: &[u8]) -> Error {
     }
 }
 
-/// Returns the error for a `code` of S3.
+/// Returns the error for an S3 error `code`.
 pub(crate) fn error_from_code(code: &str, message: &str) -> Error {
     let kind = match code {
         "SlowDown" | "Busy" | "RequestLimitExceeded" | "TooManyRequests" => ErrorKind::Throttled,
-        // MinIO's code for any value that does not convert; a retry would not help.
+        // MinIO returns this code for any value that cannot be converted, where a retry does not
+        // help.
         "InternalError" if message.contains("cast") || message.contains("convert") => ErrorKind::Invalid,
-        // Limits of the server that a plain read does not have.
+        // These limits of the server do not apply to plain reads.
         "OverMaxRecordSize" | "OverMaxColumn" | "OverMaxParquetBlockSize" => ErrorKind::Unsupported,
         "InternalError" | "ServiceUnavailable" | "RequestTimeout" | "OperationAborted" => ErrorKind::Unavailable,
         "NoSuchKey" | "NoSuchBucket" | "NoSuchUpload" | "NoSuchVersion" => ErrorKind::NotFound,

@@ -1,4 +1,4 @@
-//! Frames cut everywhere, damaged everywhere, and the end that must come.
+//! Frames that are cut or damaged at every byte, and streams without an end.
 
 use super::*;
 use aws_smithy_eventstream::frame::write_message_to;
@@ -78,7 +78,8 @@ fn every_flipped_bit_is_noticed() {
     for at in 0..bytes.len() {
         let mut damaged = bytes.clone();
         damaged[at] ^= 0x10;
-        // A longer length makes the rest look truncated; all else fails a checksum.
+        // A damaged length that is longer makes the stream look truncated; any other damage fails a
+        // checksum.
         let kind = decode(&damaged, 50).unwrap_err().kind();
         assert!(matches!(kind, ErrorKind::Corrupt | ErrorKind::Unavailable), "byte {at}: {kind:?}");
     }

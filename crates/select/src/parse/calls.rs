@@ -1,5 +1,5 @@
-//! Function calls. Most have comma-separated arguments; CAST, SUBSTRING, TRIM and the functions of
-//! dates have keywords of their own.
+//! Parsing of function calls. Most functions have comma-separated arguments; CAST, SUBSTRING, TRIM
+//! and date functions have keywords of their own.
 
 use pushdowndb_contract::{AggregateFunction, DatePart};
 
@@ -9,7 +9,7 @@ use crate::ast::{Ast, TypeName};
 use crate::lexer::Token;
 
 impl Parser {
-    /// A function call; the next two tokens are a word and a parenthesis.
+    /// Parses a function call. Expects the next two tokens to be a word and `(`.
     pub(super) fn call(&mut self) -> Result<Ast, SelectError> {
         let name = self.word().unwrap_or_default();
         let here = self.next;
@@ -125,7 +125,7 @@ impl Parser {
         }
     }
 
-    /// `SUBSTRING(text FROM start FOR length)` or with commas.
+    /// Parses `SUBSTRING(text FROM start FOR length)`, or the same with commas.
     fn substring(&mut self) -> Result<Ast, SelectError> {
         let mut args = vec![self.expression()?];
         let words = self.keyword("FROM");
@@ -140,7 +140,7 @@ impl Parser {
         Ok(Ast::Call("SUBSTRING", args))
     }
 
-    /// `TRIM([[LEADING | TRAILING | BOTH] [chars] FROM] text)`.
+    /// Parses `TRIM([[LEADING | TRAILING | BOTH] [chars] FROM] text)`.
     fn trim(&mut self) -> Result<Ast, SelectError> {
         let function = match self.word().as_deref() {
             Some("LEADING") => Some("LTRIM"),
@@ -166,7 +166,7 @@ impl Parser {
         Ok(Ast::Call(function.unwrap_or("TRIM"), args))
     }
 
-    /// `DATE_ADD(part, count, timestamp)` and `DATE_DIFF(part, timestamp, timestamp)`.
+    /// Parses `DATE_ADD(part, count, timestamp)` and `DATE_DIFF(part, timestamp, timestamp)`.
     fn date_function(&mut self, name: &str) -> Result<Ast, SelectError> {
         let mut args = vec![self.date_part(&[DatePart::TimezoneHour, DatePart::TimezoneMinute])?];
         for _ in 0..2 {
@@ -180,7 +180,7 @@ impl Parser {
         Ok(Ast::Call(if name == "DATE_ADD" { "DATE_ADD" } else { "DATE_DIFF" }, args))
     }
 
-    /// `EXTRACT(part FROM timestamp)`.
+    /// Parses `EXTRACT(part FROM timestamp)`.
     fn extract(&mut self) -> Result<Ast, SelectError> {
         let part = self.date_part(&[])?;
         if !self.keyword("FROM") {
@@ -191,7 +191,7 @@ impl Parser {
         Ok(Ast::Call("EXTRACT", args))
     }
 
-    /// The name of a date part, none of `not`.
+    /// Parses the name of a date part. Returns an error for one that is listed in `not`.
     fn date_part(&mut self, not: &[DatePart]) -> Result<Ast, SelectError> {
         match self.word().as_deref().and_then(DatePart::from_name).filter(|part| !not.contains(part)) {
             Some(part) => {
@@ -202,7 +202,7 @@ impl Parser {
         }
     }
 
-    /// `BLOOM_CONTAINS(expr, 'base64')`.
+    /// Parses `BLOOM_CONTAINS(expr, 'base64')`.
     fn bloom(&mut self) -> Result<Ast, SelectError> {
         let expr = Box::new(self.expression()?);
         self.expect(",")?;

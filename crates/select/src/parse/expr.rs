@@ -1,7 +1,8 @@
-//! Expressions, by recursive descent: one function a level of precedence, loosest first.
+//! Parsing of expressions by recursive descent, with one function for each level of precedence,
+//! loosest first.
 //!
-//! Chains of AND and OR become one flat node. All other nesting counts towards the depth limit,
-//! chains of arithmetic too, because they make trees as deep as they are long.
+//! Chains of AND and OR become one flat node. All other nesting counts towards the depth limit.
+//! That includes chains of arithmetic, whose trees are as deep as the chains are long.
 
 use pushdowndb_contract::{ArithmeticOp, CompareOp, Timestamp, limits};
 
@@ -11,7 +12,7 @@ use crate::ast::{Ast, Step};
 use crate::lexer::Token;
 
 impl Parser {
-    /// An expression of any precedence.
+    /// Parses an expression of any precedence.
     pub(super) fn expression(&mut self) -> Result<Ast, SelectError> {
         self.deeper()?;
         let expr = self.disjunction();
@@ -55,7 +56,7 @@ impl Parser {
         Ok(Ast::Not(Box::new(inner)))
     }
 
-    /// `=` and `<>`, looser than all other comparisons.
+    /// Parses `=` and `<>`, which bind looser than all other comparisons.
     fn predicate(&mut self) -> Result<Ast, SelectError> {
         let mut left = self.relation()?;
         let depth = self.depth;
@@ -99,7 +100,7 @@ impl Parser {
         Ok(left)
     }
 
-    /// IS, IN, BETWEEN and LIKE.
+    /// Parses IS, IN, BETWEEN and LIKE after their `left` operand.
     fn word_predicate(&mut self, left: Ast) -> Result<Ast, SelectError> {
         let left = Box::new(left);
         if self.keyword("IS") {
@@ -189,7 +190,8 @@ impl Parser {
         self.depth -= 1;
         Ok(match inner {
             inner if !negative => inner,
-            // The least integer exists only with its sign.
+            // The sign becomes part of the number, since the least integer can only be written with
+            // it.
             Ast::Number(digits) if !digits.starts_with('-') => Ast::Number(format!("-{digits}")),
             inner => Ast::Negate(Box::new(inner)),
         })
@@ -233,11 +235,11 @@ impl Parser {
         Ok(literal)
     }
 
-    /// A value in backticks: a timestamp, a number, a text, a truth value or null.
+    /// Parses a value in backticks: a timestamp, a number, a text, a truth value or null.
     fn ion(&self, written: &str) -> Result<Ast, SelectError> {
         let text = written.trim();
         if let Some(timestamp) = Timestamp::parse(text) {
-            // A number in Ion's form is not a timestamp.
+            // A number in Ion's form does not parse as a timestamp.
             return Ok(Ast::Timestamp(timestamp.to_string()));
         }
         let digits = text.strip_prefix('-').unwrap_or(text);
@@ -317,7 +319,7 @@ impl Parser {
         Ok(Ast::Case { operand, branches, otherwise })
     }
 
-    /// Expressions with commas between them, up to the closing symbol.
+    /// Parses comma-separated expressions up to and including the symbol `close`.
     pub(super) fn list(&mut self, close: &str) -> Result<Vec<Ast>, SelectError> {
         let mut all = Vec::new();
         if self.symbol(close) {

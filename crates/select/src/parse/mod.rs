@@ -1,5 +1,5 @@
-//! The parser of SQL text to a [`Statement`]: the clauses. Expressions are in [`expr`], function
-//! calls in [`calls`].
+//! The parser from SQL text to a [`Statement`]. The clauses are here, expressions in [`expr`],
+//! function calls in [`calls`].
 
 mod calls;
 mod expr;
@@ -11,15 +11,15 @@ use crate::ast::{Ast, Item, Items, Name, OrderKey, Query};
 use crate::keywords::{is_reserved, is_structure};
 use crate::lexer::{Token, tokens};
 
-/// A statement that parses, not yet bound to the columns of an input.
+/// A parsed statement, not yet bound to the columns of an input.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Statement {
     pub(crate) query: Query,
 }
 
-/// Parses one statement of S3 Select.
+/// Parses one statement of S3 Select, with an optional semicolon at its end.
 ///
-/// At most 256 KiB and 128 levels deep; a semicolon may end it.
+/// The statement may have at most 256 KiB and 128 levels of nesting.
 pub fn parse(sql: &str) -> Result<Statement, SelectError> {
     if sql.len() > limits::SELECT_EXPRESSION_BYTES {
         return Err(SelectError::new(
@@ -34,7 +34,7 @@ pub fn parse(sql: &str) -> Result<Statement, SelectError> {
 
 /// A cursor over the tokens.
 struct Parser {
-    /// Never empty: the last one is [`Token::End`].
+    /// The tokens with their byte offsets; never empty, since the last one is [`Token::End`].
     tokens: Vec<(Token, usize)>,
     next: usize,
     depth: usize,
@@ -81,7 +81,7 @@ impl Parser {
         Ok(Query { items, from, alias, filter, groups, order, limit })
     }
 
-    /// The keys after GROUP.
+    /// Parses the rest of GROUP BY, after GROUP.
     fn groups(&mut self) -> Result<Vec<Ast>, SelectError> {
         if !self.keyword("BY") {
             return Err(self.error("ParseExpectedKeyword", "expected BY after GROUP"));
@@ -100,7 +100,8 @@ impl Parser {
         }
     }
 
-    /// Parses the keys after ORDER. NULL is greater than everything else by default.
+    /// Parses the rest of ORDER BY, after ORDER. By default, NULL sorts as greater than any other
+    /// value.
     fn order(&mut self) -> Result<Vec<OrderKey>, SelectError> {
         if !self.keyword("BY") {
             return Err(self.error("ParseExpectedKeyword", "expected BY after ORDER"));
@@ -133,7 +134,7 @@ impl Parser {
         Err(self.error("UnsupportedSqlStructure", &format!("at most {} keys are supported", limits::KEYS)))
     }
 
-    /// The select list, and the alias before `.*` if there is one.
+    /// Parses the select list. Also returns the alias before `.*`, if there is one.
     fn items(&mut self) -> Result<(Items, Option<Name>), SelectError> {
         if self.symbol("*") {
             return self.lone_star().map(|()| (Items::All, None));
@@ -185,7 +186,7 @@ impl Parser {
         }
     }
 
-    /// `S3Object[*].path` and an alias, which defaults to the last name of the path.
+    /// Parses `S3Object[*].path` and an alias, which defaults to the last name of the path.
     fn source(&mut self) -> Result<(Vec<JsonStep>, Option<Name>), SelectError> {
         if *self.peek() == Token::Symbol("(") {
             return Err(self.error("ParseUnsupportedSelect", "subqueries are not supported"));
@@ -215,7 +216,7 @@ impl Parser {
         }
     }
 
-    /// `[*].a[0]['b'].*` after S3Object, without the first wildcard.
+    /// Parses `[*].a[0]['b'].*` after S3Object. Returns the steps without the first wildcard.
     fn source_path(&mut self) -> Result<Vec<JsonStep>, SelectError> {
         let mut steps = Vec::new();
         if !self.symbol("[") {
@@ -274,7 +275,7 @@ impl Parser {
         }
     }
 
-    /// A name: of a column, a table, a step of a path.
+    /// Parses a name: of a column, a table or a step of a path.
     fn name(&mut self) -> Result<Name, SelectError> {
         if self.word().is_some_and(|word| is_reserved(&word)) {
             return Err(self.error("ParseUnExpectedKeyword", "a name that is a keyword needs double quotes"));
@@ -282,7 +283,7 @@ impl Parser {
         self.alias()
     }
 
-    /// An alias, which may be any word that has no place of its own in a statement.
+    /// Parses an alias, which may be any word that is not part of the syntax of a statement.
     fn alias(&mut self) -> Result<Name, SelectError> {
         let name = match self.peek() {
             Token::Quoted(text) => Name { text: text.clone(), exact: true },
@@ -314,7 +315,7 @@ impl Parser {
         }
     }
 
-    /// The next token in capitals, if it is a word.
+    /// Returns the next token in capitals, if it is a word.
     fn word(&self) -> Option<String> {
         match self.peek() {
             Token::Word(word) => Some(word.to_ascii_uppercase()),
@@ -340,7 +341,7 @@ impl Parser {
         here
     }
 
-    /// An error at the next token.
+    /// Creates an error at the next token.
     fn error(&self, code: &'static str, message: &str) -> SelectError {
         let (token, at) =
             self.tokens.get(self.next).or(self.tokens.last()).map_or((&Token::End, 0), |(t, at)| (t, *at));

@@ -1,4 +1,5 @@
-//! Predicates: connectives, comparisons, and guards against NULL for backends without it.
+//! Rendering of predicates: connectives, comparisons, and guards against NULL for backends without
+//! three-valued logic.
 
 use arrow_schema::DataType;
 use pushdowndb_contract::{Expr, LikePart, Literal, Result, like_parts, like_pattern};
@@ -6,7 +7,7 @@ use pushdowndb_contract::{Expr, LikePart, Literal, Result, like_parts, like_patt
 use super::{Renderer, quoted, unsupported};
 
 impl Renderer<'_> {
-    /// SQL that is TRUE exactly where the predicate is.
+    /// Renders a predicate as SQL that is TRUE for exactly the same rows.
     pub(super) fn predicate(&self, expr: &Expr) -> Result<String> {
         match expr {
             Expr::And(all) | Expr::Or(all) if !all.is_empty() => {
@@ -25,7 +26,7 @@ impl Renderer<'_> {
         }
     }
 
-    /// Renders an atom for a backend without NULL in text.
+    /// Renders an atom (a predicate without AND and OR) for a backend that has no NULL in text.
     fn guarded_atom(&self, atom: &Expr) -> Result<String> {
         match atom {
             Expr::IsNull(inner) => return self.is_null(inner, false),
@@ -70,19 +71,19 @@ impl Renderer<'_> {
         })
     }
 
-    /// A condition in three-valued logic, without guards.
+    /// Renders a condition for three-valued logic, without guards against NULL.
     pub(super) fn condition(&self, expr: &Expr) -> Result<String> {
         Ok(match expr {
             Expr::And(all) if all.is_empty() => "TRUE".to_owned(),
             Expr::Or(all) if all.is_empty() => "FALSE".to_owned(),
             Expr::And(_) | Expr::Or(_) => self.predicate(expr)?,
             Expr::Compare(op, a, b) => {
-                // `<>` is refused by one server that parses it.
+                // One server parses `<>` but refuses it.
                 let op = if op.sql() == "<>" { "!=" } else { op.sql() };
                 let typed = !self.dialect.three_valued && self.is_text(a) && self.is_text(b);
                 let side = |expr: &Expr| -> Result<String> {
                     let sql = self.value(expr)?;
-                    // MinIO guesses numbers if both operands are untyped.
+                    // MinIO compares two untyped operands as numbers if they look like numbers.
                     Ok(if typed { format!("CAST({sql} AS STRING)") } else { sql })
                 };
                 format!("{} {op} {}", side(a)?, side(b)?)
@@ -120,7 +121,7 @@ impl Renderer<'_> {
         }
     }
 
-    /// True if this is a column whose text has no type on the backend.
+    /// Returns whether `expr` is a column that is untyped text on the backend.
     fn is_text(&self, expr: &Expr) -> bool {
         match expr {
             Expr::Column(index) => self.field(*index).is_ok_and(|field| {

@@ -1,14 +1,14 @@
-//! A typed fragment to S3 Select SQL with the same meaning on the raw text.
+//! Rendering of a typed fragment as S3 Select SQL with the same meaning on the raw text.
 //!
-//! CSV columns are addressed by position, `s._6`, so that the names of headers do not matter; the
-//! request says IGNORE or NONE. The types and the NULL rule of the table become explicit:
-//! `CAST(NULLIF(s._6, '') AS DECIMAL(15,2))`. Dates stay text, since `YYYY-MM-DD` sorts as text. A
-//! column that is only returned stays raw.
+//! CSV columns are addressed by position, `s._6`, so that the names in a header do not matter; the
+//! request has `FileHeaderInfo` IGNORE or NONE. The column types and the NULL rule of the table
+//! become explicit: `CAST(NULLIF(s._6, '') AS DECIMAL(15,2))`. Dates stay text, since `YYYY-MM-DD`
+//! sorts as text. A column that is only returned is not cast.
 //!
-//! The SQL of a predicate is TRUE exactly where the predicate is. A backend without three-valued
-//! logic gets a guard before each comparison that may meet NULL, `(s._6 != '' AND …)`, which relies
-//! on AND being evaluated from left to right; predicates must then be in the form that
-//! [`pushdowndb_contract::classify`] returns.
+//! The SQL of a predicate is TRUE for exactly the rows for which the predicate is. For a backend
+//! without three-valued logic, each comparison that may meet NULL gets a guard, `(s._6 != '' AND
+//! …)`. The guard relies on AND being evaluated from left to right, and the predicate must be in
+//! the form that [`pushdowndb_contract::classify`] returns.
 
 mod condition;
 mod value;
@@ -21,10 +21,10 @@ use pushdowndb_contract::{
 
 use crate::OutputSerialization;
 
-/// Renders a fragment for a backend.
+/// Renders a fragment as SQL for a backend.
 ///
-/// Unsupported if the dialect lacks a construct or the SQL would be too long. A fragment without
-/// output columns selects a constant, so that rows can still be counted.
+/// A fragment without output columns selects a constant, so that rows can still be counted. Returns
+/// an `Unsupported` error if the dialect lacks a construct or the SQL would be too long.
 pub fn render(fragment: &Fragment, dialect: &Dialect) -> Result<String> {
     refuse_bytes(fragment)?;
     let by_name = OutputSerialization::of(fragment) == OutputSerialization::Json;
@@ -45,8 +45,8 @@ pub fn render(fragment: &Fragment, dialect: &Dialect) -> Result<String> {
     Ok(sql)
 }
 
-/// Refuses binary columns: they would be returned as text, or in base64 if they are not text,
-/// without an indication which.
+/// Refuses to return binary columns: the backend would return them as text where they are valid
+/// text, and in base64 otherwise, without saying which.
 fn refuse_bytes(fragment: &Fragment) -> Result<()> {
     let outputs: Vec<&Expr> = match &fragment.output {
         Output::Rows(columns) => columns.iter().map(|column| &column.expr).collect(),
@@ -85,7 +85,7 @@ fn holds_bytes(data_type: &DataType) -> bool {
 struct Renderer<'a> {
     fragment: &'a Fragment,
     dialect: &'a Dialect,
-    /// True if results come back as JSON.
+    /// True if the result is JSON, whose values are matched by name.
     by_name: bool,
 }
 
@@ -116,7 +116,7 @@ impl Renderer<'_> {
             Output::Rows(columns) if columns.is_empty() => vec!["1".to_owned()],
             Output::Rows(columns) => {
                 let whole = matches!(self.fragment.format, Format::Json(_)) && !self.dialect.json_projection;
-                // Only the whole record shows a field that no column stands for.
+                // Only `s.*` shows a field of a record that is not among the columns.
                 let whole = whole || self.fragment.refuses_surplus();
                 if whole && columns.iter().all(|column| matches!(column.expr, Expr::Column(_))) {
                     return Ok("s.*".to_owned());
@@ -155,8 +155,7 @@ impl Renderer<'_> {
         Ok(self.named(sql, "", &call.name))
     }
 
-    /// Adds the alias, if results are matched by name; in CSV they are matched by position, unless
-    /// they are returned as JSON.
+    /// Appends `AS name` if results are matched by name. Results in CSV are matched by position.
     fn named(&self, sql: String, own: &str, name: &str) -> String {
         match &self.fragment.format {
             Format::Csv(_) if !self.by_name => sql,
@@ -182,7 +181,7 @@ impl Renderer<'_> {
             .ok_or_else(|| Error::internal(format!("no column has the index {index}")))
     }
 
-    /// The column as the object has it: text without a type in CSV.
+    /// Renders the column as the object stores it: in CSV, text without a type.
     fn raw(&self, index: usize) -> Result<String> {
         let name = self.field(index)?.name();
         Ok(match self.csv() {
@@ -191,7 +190,7 @@ impl Renderer<'_> {
         })
     }
 
-    /// The texts that mean NULL in this column.
+    /// Returns the texts that mean NULL in this column.
     fn null_texts(&self, index: usize) -> Result<Vec<&str>> {
         if !self.field(index)?.is_nullable() {
             return Ok(Vec::new());
@@ -203,7 +202,7 @@ impl Renderer<'_> {
         })
     }
 
-    /// Renders the raw column, with NULL for texts that mean NULL.
+    /// Renders the raw column, with texts that mean NULL replaced by NULL.
     fn guarded(&self, index: usize) -> Result<String> {
         let texts = if self.dialect.three_valued { self.null_texts(index)? } else { Vec::new() };
         let raw = self.raw(index)?;
@@ -211,7 +210,7 @@ impl Renderer<'_> {
     }
 }
 
-/// A text or a name in quotes, quotes inside doubled.
+/// Returns `text` in quotes, with quotes inside doubled.
 fn quoted(text: &str, quote: char) -> String {
     let doubled = format!("{quote}{quote}");
     format!("{quote}{}{quote}", text.replace(quote, &doubled))
@@ -221,7 +220,7 @@ fn unsupported(what: &str) -> Error {
     Error::unsupported(format!("{what} cannot be asked of this storage"))
 }
 
-/// Returns the type to cast text to; `None` for types that stay text.
+/// Returns the type to which text has to be cast; `None` for types that stay text.
 fn cast_type(data_type: &DataType, dialect: &Dialect) -> Result<Option<String>> {
     Ok(Some(match data_type {
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Date32 => return Ok(None),

@@ -1,4 +1,4 @@
-//! SQL for each dialect, which the parser reads back with the same meaning.
+//! SQL for each dialect; the parser must read it back with the same meaning.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ fn compare(op: CompareOp, left: Expr, right: Literal) -> Expr {
     Expr::compare(op, left, Expr::Literal(right))
 }
 
-/// The classified predicate for this dialect.
+/// Returns the predicate as classified for this dialect.
 fn pushed(predicate: &Expr, format: &Format, dialect: &Dialect) -> Expr {
     match classify(predicate, &schema(), format, dialect) {
         Exactness::Exact(expr) | Exactness::Inexact(expr) => expr,
@@ -57,7 +57,7 @@ fn fragment(format: Format, predicate: Option<Expr>, columns: &[usize]) -> Fragm
     Fragment { format, schema, predicate, output: Output::Rows(output), order: vec![], limit: None, project: None }
 }
 
-/// The WHERE clause for this predicate.
+/// Returns the condition after WHERE for this predicate.
 fn condition(predicate: &Expr, format: Format, dialect: &Dialect) -> String {
     let predicate = pushed(predicate, &format, dialect);
     let sql = render(&fragment(format, Some(predicate), &[KEY]), dialect).unwrap();
@@ -81,7 +81,7 @@ fn not(expr: Expr) -> Expr {
     Expr::Not(Box::new(expr))
 }
 
-/// Predicates with their SQL in the standard dialect and in that of MinIO.
+/// Returns predicates with their SQL in the standard dialect and in MinIO's.
 fn examples() -> Vec<(Expr, &'static str, &'static str)> {
     let date = Literal::Date(8766);
     vec![
@@ -250,7 +250,8 @@ fn what_cannot_be_said_is_unsupported() {
     assert_eq!(is(negated, &Dialect::minio()), pushdowndb_contract::ErrorKind::Unsupported);
 }
 
-/// The expression that our node makes of a typed one over CSV: columns are text, guarded and cast.
+/// Converts a typed expression to the one that the node binds over CSV, where columns are text,
+/// guarded and cast.
 fn on_text(expr: Expr) -> Expr {
     match expr {
         Expr::Column(index) => {
@@ -266,14 +267,14 @@ fn on_text(expr: Expr) -> Expr {
             }
         }
         Expr::IsNull(inner) => match *inner {
-            // Asked of the text.
+            // IS NULL tests the text of a column, before any cast.
             Expr::Column(index) => {
                 Expr::IsNull(Box::new(Expr::Call(Function::NullIf, vec![Expr::Column(index), Expr::text("")])))
             }
             other => Expr::IsNull(Box::new(on_text(other))),
         },
         Expr::Literal(Literal::Date(days)) => Expr::text(Literal::Date(days).to_text().unwrap()),
-        // Written NOT (a IN …).
+        // NOT IN is rendered as NOT (a IN …).
         Expr::InList { expr, list, negated: true } => not(on_text(Expr::InList { expr, list, negated: false })),
         Expr::Like { expr, pattern, negated: true, case_insensitive } => {
             not(on_text(Expr::Like { expr, pattern, negated: false, case_insensitive }))
@@ -301,7 +302,7 @@ fn our_parser_reads_our_sql_back() {
     }
 }
 
-/// JSON, whose columns have names, distinguishes NULL from the empty text.
+/// Aggregates of text are returned as JSON, which distinguishes NULL from the empty text.
 #[test]
 fn aggregates_of_text_go_by_name() {
     let standard = Dialect::pushdowndb();
@@ -314,7 +315,7 @@ fn aggregates_of_text_go_by_name() {
         render(&aggregate(column(COMMENT)), &standard).unwrap(),
         "SELECT MIN(NULLIF(s._5, '')) AS \"a\" FROM S3Object s"
     );
-    // Conditions of a CASE are not returned.
+    // The conditions of a CASE are not returned.
     let case = |then| Expr::Case { branches: vec![(like("x"), then)], otherwise: None };
     assert_eq!(
         render(&aggregate(case(column(KEY))), &standard).unwrap(),

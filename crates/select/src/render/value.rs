@@ -1,11 +1,11 @@
-//! Values: columns in their types, constants, arithmetic, functions.
+//! Rendering of values: typed columns, constants, arithmetic and functions.
 
 use arrow_schema::DataType;
 use pushdowndb_contract::{Expr, Format, Function, Literal, Result};
 
 use super::{Renderer, cast_type, quoted, unsupported};
 
-/// Largest integer constant that is exact as a double.
+/// The largest integer up to which every integer is exact as a double.
 const DOUBLE_INTEGERS: u64 = 1 << 53;
 
 impl Renderer<'_> {
@@ -32,7 +32,7 @@ impl Renderer<'_> {
         })
     }
 
-    /// A column in a type: its own, or a wider one.
+    /// Renders a column with its own type, or with a wider one.
     fn column(&self, index: usize, data_type: &DataType) -> Result<String> {
         if self.fragment.format == Format::Parquet {
             return self.raw(index);
@@ -40,8 +40,8 @@ impl Renderer<'_> {
         let text = self.guarded(index)?;
         Ok(match cast_type(data_type, self.dialect)? {
             Some(name) => format!("CAST({text} AS {name})"),
-            // A number in a column of text is its own spelling there; S3 Select would keep it a
-            // number.
+            // In JSON, a number in a text column means its digits as text; S3 Select would treat it
+            // as a number.
             None if matches!(self.fragment.format, Format::Json(_)) => format!("CAST({text} AS STRING)"),
             None => text,
         })
@@ -52,7 +52,7 @@ impl Renderer<'_> {
         if let Expr::Column(index) = inner {
             let from = self.field(*index)?.data_type();
             if number(from) && number(to) {
-                // Without decimals both are numbers that compare with each other already.
+                // Without decimals, both types are plain numbers, which compare with each other.
                 let to = if self.dialect.decimals { to } else { from };
                 return match self.fragment.format {
                     Format::Parquet if from == to => self.raw(*index),

@@ -1,4 +1,4 @@
-//! Deleting what queries uploaded, and what dead processes left.
+//! Deletion of the parts that queries uploaded, and of the data that dead processes left.
 
 use std::collections::HashMap;
 use std::path::Path as FsPath;
@@ -14,25 +14,25 @@ use super::manifest::{Manifest, QueryName};
 use super::options::RemoteStore;
 use super::usage::SpillMeter;
 
-/// The most keys that one request deletes, as of S3's `DeleteObjects`.
+/// The maximum number of keys in one delete request, as of S3's `DeleteObjects`.
 pub(super) const DELETE_KEYS: usize = 1000;
 
-/// What one query of a dead process had left in one place, and was deleted.
+/// The data of one query of a dead process that was deleted from one place.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Freed {
     /// A folder of the local disk, or the URL of an object store.
     pub place: String,
     /// The query's name.
     pub query: String,
-    /// Files of the folder, or parts in the object store.
+    /// The number of files in the folder, or of parts in the object store.
     pub files: u64,
-    /// The bytes of these.
+    /// The total size of these files or parts, in bytes.
     pub bytes: u64,
     /// The time since the query last wrote there.
     pub age: Duration,
 }
 
-/// The parts that exist of a query, and the age of the youngest.
+/// The existing parts of a query in an object store, and the age of the newest part.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Found {
     pub files: u64,
@@ -40,8 +40,9 @@ pub(super) struct Found {
     pub age: Option<Duration>,
 }
 
-/// Deletes `keys`, at most [`DELETE_KEYS`] with a request. That a key does not exist is no error;
-/// after another error the rest is deleted all the same.
+/// Deletes `keys`, with at most [`DELETE_KEYS`] in a request. A key that does not exist is not an
+/// error. After any other error, the remaining keys are still deleted, and the first error is
+/// returned.
 pub(super) async fn delete(
     remote: &RemoteStore,
     keys: impl Iterator<Item = Path> + Send,
@@ -63,14 +64,15 @@ pub(super) async fn delete(
     first
 }
 
-/// Deletes the parts that `manifest` states may exist, by their numbers, and the manifest last.
+/// Deletes all parts with numbers below the manifest's bound, whether or not they exist, and then
+/// the manifest.
 pub(super) async fn delete_query(remote: &RemoteStore, manifest: &Manifest) -> Result<(), Error> {
     let (name, meter) = (manifest.name(), SpillMeter::default());
     delete(remote, (0..manifest.bound).map(|number| name.part(&remote.prefix, number)), &meter).await?;
     delete(remote, std::iter::once(name.manifest(&remote.prefix)), &meter).await
 }
 
-/// The parts that exist of the query `name`, by one LIST.
+/// Finds the existing parts of the query `name`, with one LIST.
 pub(super) async fn find_query(remote: &RemoteStore, name: QueryName) -> Result<Found, Error> {
     let mut found = Found::default();
     let mut objects = remote.store.list(Some(&name.folder(&remote.prefix)));
@@ -83,22 +85,24 @@ pub(super) async fn find_query(remote: &RemoteStore, name: QueryName) -> Result<
     Ok(found)
 }
 
-/// The time since `object` was written; one from the future is new.
+/// Returns the time since `object` was written; zero if its timestamp is in the future.
 pub(super) fn age_of(object: &object_store::ObjectMeta) -> Duration {
     let written = u64::try_from(object.last_modified.timestamp_millis()).map_or(Duration::ZERO, Duration::from_millis);
     SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().saturating_sub(written)
 }
 
-/// What dead processes left: what was found and deleted, and why the rest was not.
+/// The outcome of cleaning up after dead processes: what was deleted, and why the rest was not.
 #[derive(Debug, Default)]
 pub(super) struct Sweep {
     pub freed: Vec<Freed>,
     pub failed: Option<String>,
 }
 
-/// Removes the folders of dead processes below `root` in which nothing was written for
-/// `older_than`, and what their manifests name in `remotes`. What is deleted there is counted, by a
-/// LIST, only if `counts` is true.
+/// Removes the data of dead processes: their folders below `root`, and the parts in `remotes` that
+/// their manifests name.
+///
+/// Only folders in which nothing was written for `older_than` are removed. If `counts` is true, the
+/// deleted parts in object stores are counted, which takes a LIST for each query.
 pub(super) async fn after_dead_processes(
     root: &FsPath,
     remotes: &[RemoteStore],
@@ -115,8 +119,9 @@ pub(super) async fn after_dead_processes(
     sweep
 }
 
-/// Removes the data of `folder`, what its manifests name in `remotes`, and the folder last. If that
-/// fails, or a manifest is of another store, the folder stays with its manifests alone.
+/// Removes the files of `folder`, the parts that its manifests name in `remotes`, and then the
+/// folder. If something cannot be deleted, or a manifest refers to a store that is not in
+/// `remotes`, the folder and the manifests concerned stay.
 async fn after_dead_process(
     folder: DeadFolder,
     remotes: &[RemoteStore],
@@ -153,7 +158,7 @@ async fn after_dead_process(
         let deleted = match manifest {
             Ok(manifest) => after_manifest(&manifest, folder.node, remotes, counts).await,
             Err(error) => {
-                // The one in the store may be whole, and VACUUM goes by that.
+                // The manifest in the object store may be undamaged, and VACUUM uses that one.
                 tracing::warn!(path = %path.display(), error, "the copy of a manifest of spilled data is damaged");
                 Ok(None)
             }
@@ -172,8 +177,8 @@ async fn after_dead_process(
     }
 }
 
-/// Deletes what `manifest` of the dead process `node` names, and returns what that was if it
-/// `counts`.
+/// Deletes the parts that `manifest` of the dead process `node` names. Returns how many parts
+/// existed if `counts` is true.
 async fn after_manifest(
     manifest: &Manifest,
     node: Uuid,

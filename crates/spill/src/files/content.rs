@@ -1,4 +1,4 @@
-//! The content of one file: its sealed parts, and after them the bytes of the part being filled.
+//! The content of one file: its sealed parts, followed by the part that is being filled.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,36 +12,36 @@ use super::part::{Part, Place};
 use super::seal::{TAG_BYTES, seal};
 use super::tiers::Tiers;
 
-/// The content of a file, shared by its handle, its writer and its readers. What is stored of it is
-/// deleted when the last of them is dropped.
+/// The content of a file, shared by its handle, its writer and its readers. All stored data of the
+/// file is deleted when the last of them is dropped.
 #[derive(Debug)]
 pub(super) struct Content {
     pub tiers: Arc<Tiers>,
     number: u64,
     description: String,
     pub state: Mutex<State>,
-    /// Shared with uploads, which hold nothing else of the file but the part's place.
+    /// The file's first error. Uploads share it without keeping the rest of the content alive.
     pub fault: Arc<Fault>,
 }
 
 #[derive(Debug)]
 pub(super) struct State {
     pub parts: Vec<Part>,
-    /// The bytes after the parts. Readers copy from it.
+    /// The bytes of the part that is being filled. Readers copy from it.
     pub tail: Vec<u8>,
     pub phase: Phase,
-    /// Bytes written, before encryption.
+    /// The number of bytes written, before encryption.
     size: u64,
-    /// The local file and its length, once there is one.
+    /// The path and length of the local file, once it exists.
     local: Option<(PathBuf, u64)>,
-    /// The length of a part that stays in memory.
+    /// The length of a part that stays in memory, 0 if there is none.
     kept: usize,
 }
 
-/// Whether bytes may follow.
+/// The state of the file's writer: whether more bytes may follow.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Phase {
-    /// There was no writer yet.
+    /// No writer has been opened yet.
     New,
     Writing,
     Finished,
@@ -50,7 +50,7 @@ pub(super) enum Phase {
 }
 
 impl Content {
-    /// An empty file; `description` is what errors call it.
+    /// Creates an empty file. Errors contain its `description`.
     pub(super) fn new(tiers: Arc<Tiers>, description: &str) -> Self {
         let number = tiers.new_file();
         let state = State { parts: Vec::new(), tail: Vec::new(), phase: Phase::New, size: 0, local: None, kept: 0 };
@@ -58,7 +58,7 @@ impl Content {
         Self { tiers, number, description: description.to_owned(), state, fault }
     }
 
-    /// What errors call the file.
+    /// Returns the name of the file for errors.
     pub(super) fn name(&self) -> String {
         format!("file {} ({}) of query {}", self.number, self.description, self.tiers.query)
     }
@@ -77,14 +77,14 @@ impl Content {
         Ok(())
     }
 
-    /// Ends the writing, and wakes readers.
+    /// Ends the writing with the state `phase`, and wakes readers.
     pub(super) fn end(&self, phase: Phase) {
         self.state.lock().phase = phase;
         self.fault.changed.notify_waiters();
     }
 
-    /// Copies as much of `bytes` as the part being filled takes, and returns how much that is and
-    /// how long the part is now.
+    /// Appends `bytes` to the part being filled until that is full. Returns how many bytes were
+    /// taken, and the new length of the part.
     pub(super) fn append(&self, bytes: &[u8]) -> (usize, usize) {
         let tiers = &self.tiers;
         let limit = if tiers.remote.is_some() { tiers.remote_part } else { tiers.disk_part };
@@ -95,7 +95,8 @@ impl Content {
             tiers.meter.file();
         }
         if tail.capacity() - tail.len() < taken {
-            // Doubled, but no larger than a part is with its tag: it is sent without a copy.
+            // The capacity doubles, up to a full part with its tag, so that a part can be sent
+            // without a copy.
             let capacity = (tail.capacity() * 2).clamp(tail.len() + taken, limit + TAG_BYTES);
             tail.reserve_exact(capacity - tail.len());
         }
@@ -107,8 +108,8 @@ impl Content {
         (taken, filled)
     }
 
-    /// Seals the bytes of the part being filled, which stays in memory until it is placed
-    /// elsewhere. Only the writer calls it.
+    /// Seals the part being filled; it stays in memory until it is moved to another place. Only the
+    /// writer calls this.
     fn seal(&self, state: &mut State) -> Result<Part> {
         let tail = std::mem::take(&mut state.tail);
         self.tiers.unbuffer(tail.len());
@@ -118,8 +119,8 @@ impl Content {
         Ok(part)
     }
 
-    /// Seals the part being filled and keeps it in memory if it is small and there is memory for
-    /// it; returns whether it does.
+    /// Seals the part being filled and keeps it in memory, if it is small and the memory for small
+    /// files is not used up. Returns whether it did.
     pub(super) fn try_keep(&self) -> Result<bool> {
         let mut state = self.state.lock();
         let bytes = state.tail.len();
@@ -131,8 +132,10 @@ impl Content {
         Ok(true)
     }
 
-    /// Seals the part being filled and writes it to the local disk. An inner error says why the
-    /// disk does not take it; the part may have been sealed all the same, and is returned then.
+    /// Seals the part being filled and writes it to the local disk.
+    ///
+    /// An inner error says why the disk cannot take the part. It contains the part if that was
+    /// already sealed.
     pub(super) fn try_disk(&self) -> Result<Result<(), (String, Option<Part>)>> {
         let tiers = &self.tiers;
         let (path, bytes) = match tiers.path(self.number) {
@@ -149,7 +152,8 @@ impl Content {
             let offset = state.local.as_ref().map_or(0, |(_, length)| *length);
             match self.seal(&mut state) {
                 Ok(part) => {
-                    // Counted before it is written, so that it is removed whatever happens.
+                    // The length is updated before the write, so that the file is removed whatever
+                    // happens.
                     state.local = Some((path.clone(), offset + stored));
                     (part, offset)
                 }
@@ -174,9 +178,10 @@ impl Content {
         Ok(Ok(()))
     }
 
-    /// Uploads `part`, or seals the part being filled and uploads it. Blocks the thread while as
-    /// many uploads as may be are under way, without a lock. `no_disk` says why the disk was no
-    /// choice.
+    /// Uploads `part`, or seals the part being filled and uploads that. `no_disk` says why the part
+    /// is not on the local disk, for an error if there is no object store.
+    ///
+    /// Blocks the thread, without holding a lock, while the maximum number of uploads is in flight.
     pub(super) fn upload(&self, part: Option<Part>, no_disk: &str) -> Result<()> {
         let Some(remote) = &self.tiers.remote else { return Err(error::no_room(&self.name(), no_disk)) };
         let slot = self.tiers.slot(remote);
@@ -193,8 +198,8 @@ impl Content {
             let number = match result {
                 Ok(number) => number,
                 Err(error) => {
-                    // The bytes are still in memory, but those of a writer that goes on would not
-                    // fit.
+                    // The bytes are still in memory, but if the writer went on, further ones would
+                    // not fit.
                     fault.set(error.context(format!("{name} could not be spilled")));
                     return false;
                 }
@@ -208,7 +213,7 @@ impl Content {
         })
     }
 
-    /// The local file.
+    /// Returns the path of the local file, if there is one.
     pub(super) fn local_path(&self) -> Option<PathBuf> {
         self.state.lock().local.as_ref().map(|(path, _)| path.clone())
     }

@@ -1,4 +1,4 @@
-//! The local disk: how much of it spilled data may take, and reading and writing it.
+//! The local disk: a quota for spilled data, and reading and writing files.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -10,11 +10,12 @@ use bytes::Bytes;
 
 use super::options::DiskOptions;
 
-/// The least reserve, in bytes, and its share of the file system.
+/// The default reserve of free space: the larger of `RESERVE_BYTES` and the size of the file system
+/// divided by `RESERVE_SHARE`.
 const RESERVE_BYTES: u64 = 1 << 30;
 const RESERVE_SHARE: u64 = 20;
 
-/// The bytes that spilled data of the process occupies, within its quota.
+/// The number of bytes that the spilled data of the process occupies, and its quota.
 #[derive(Debug)]
 pub(super) struct Quota {
     bytes: u64,
@@ -27,12 +28,13 @@ impl Quota {
         Self { bytes: options.quota_bytes, reserve: options.reserve_bytes, used: AtomicU64::new(0) }
     }
 
-    /// The bytes in use.
+    /// Returns the number of bytes in use.
     pub(super) fn used(&self) -> u64 {
         self.used.load(Relaxed)
     }
 
-    /// Takes `bytes` for a file in `folder`; an error says why there is no room for them.
+    /// Reserves `bytes` for a file in `folder`. Returns a message that says why if there is no
+    /// room.
     pub(super) fn take(&self, folder: &Path, bytes: u64) -> Result<(), String> {
         let within = |used: u64| {
             let sum = used.checked_add(bytes)?;
@@ -48,7 +50,7 @@ impl Quota {
         room
     }
 
-    /// Gives back `bytes` that were taken.
+    /// Releases `bytes` that [`take`](Self::take) reserved.
     pub(super) fn give_back(&self, bytes: u64) {
         self.used.fetch_sub(bytes, Relaxed);
     }
@@ -67,11 +69,11 @@ impl Quota {
     }
 }
 
-/// Writes `bytes` at `offset` of the file `path`, which is made when there is none, for its owner
-/// alone. After an error, the file has `offset` bytes.
+/// Writes `bytes` at `offset` of the file `path`, which is created for its owner alone if it does
+/// not exist. After an error, the file is truncated to `offset` bytes.
 ///
-/// Plain blocking writes, as DataFusion does them: they end in the page cache. The file is not kept
-/// open, so that the number of files is not bounded by that of descriptors.
+/// Writes block and end in the page cache, as those of DataFusion do. The file is not kept open, so
+/// that the number of files is not limited by the number of file descriptors.
 pub(super) fn write(path: &Path, offset: u64, bytes: &[u8]) -> io::Result<()> {
     let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)?;
     let written = file.write_all_at(bytes, offset);
@@ -81,20 +83,20 @@ pub(super) fn write(path: &Path, offset: u64, bytes: &[u8]) -> io::Result<()> {
     written
 }
 
-/// Makes the file `path` have `bytes`, whatever it had, or leaves it as it was.
+/// Replaces the content of the file `path` by `bytes` atomically: after an error, it is unchanged.
 pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = path.with_extension("new");
     write(&new, 0, bytes)?;
     fs::rename(new, path)
 }
 
-/// Whether `error` says that the disk is full, or what else is a bound of its size.
+/// Returns whether `error` means that the disk is full, or that a quota or size limit is reached.
 pub(super) fn is_full(error: &io::Error) -> bool {
     use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
     matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
-/// The `bytes` at `offset` of the file `path`.
+/// Reads `bytes` bytes at `offset` of the file `path`.
 pub(super) fn read(path: &Path, offset: u64, bytes: usize) -> io::Result<Bytes> {
     let mut buffer = vec![0; bytes];
     fs::File::open(path)?.read_exact_at(&mut buffer, offset)?;

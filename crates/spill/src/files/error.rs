@@ -1,4 +1,4 @@
-//! Errors of spilling, and how they reach those who write and read.
+//! Errors of spilling, and how they reach writers and readers.
 
 use std::error::Error;
 use std::fmt;
@@ -8,15 +8,16 @@ use std::sync::{Arc, OnceLock};
 use datafusion_common::DataFusionError;
 use tokio::sync::Notify;
 
-/// The error for a part that cannot be given to a reader, with its `file`, its `place` (a path or a
-/// key), and what is wrong with it.
+/// Returns the error for a part of `file` that cannot be read. `place` is its path or key, and
+/// `wrong` what is wrong with it.
 pub(super) fn damaged(file: &str, place: &str, wrong: impl fmt::Display) -> DataFusionError {
     DataFusionError::Execution(format!(
         "spilled data was damaged or lost: the part {place} of {file} cannot be read: {wrong}; run the query again"
     ))
 }
 
-/// The error for a file that no tier takes more bytes of. `disk` says why the local disk does not.
+/// Returns the error for a `file` that has no place for more bytes. `disk` says why the local disk
+/// has none.
 pub(super) fn no_room(file: &str, disk: &str) -> DataFusionError {
     DataFusionError::ResourcesExhausted(format!(
         "no room to spill {file}: {disk}; raise pushdown.spill_disk_bytes or name a larger disk with \
@@ -24,21 +25,22 @@ pub(super) fn no_room(file: &str, disk: &str) -> DataFusionError {
     ))
 }
 
-/// The error of a request for the object `key`: `what` could not be done.
+/// Returns the error for a failed request for the object `key`, which could not be `what`.
 pub(super) fn remote(what: &str, key: &str, error: object_store::Error) -> DataFusionError {
     DataFusionError::External(Box::new(error)).context(format!("spilled data: {key} could not be {what}"))
 }
 
-/// The first error of a file, and the signal that something about the file has changed.
+/// The first error of a file, and a signal that something about the file has changed.
 #[derive(Debug, Default)]
 pub(super) struct Fault {
     first: OnceLock<Arc<DataFusionError>>,
-    /// Signals readers that there is more to read, an end, or an error.
+    /// Signals readers that there are more bytes, that the file has ended, or that there is an
+    /// error.
     pub changed: Notify,
 }
 
 impl Fault {
-    /// Makes `error` the one that all later calls get, unless there is one.
+    /// Stores `error` unless the file already has an error, and returns the stored one.
     pub(super) fn set(&self, error: DataFusionError) -> DataFusionError {
         let error = self.first.get_or_init(|| Arc::new(error)).clone();
         self.changed.notify_waiters();
@@ -53,9 +55,9 @@ impl Fault {
     }
 }
 
-/// An error for [`io::Write`], from which [`DataFusionError::find_root`] finds `error`. One that is
-/// put into an [`io::Error`] directly would be skipped, as such an error's source is that of its
-/// content.
+/// Converts `error` for [`io::Write`] such that [`DataFusionError::find_root`] still finds it. It
+/// would not if `error` were put into an [`io::Error`] directly, because the source of an
+/// [`io::Error`] is the source of its content.
 pub(super) fn to_io(error: DataFusionError) -> io::Error {
     io::Error::other(Cause(error))
 }

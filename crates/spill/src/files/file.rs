@@ -1,4 +1,4 @@
-//! A file as operators have it.
+//! Spill files, in the form in which operators use them.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::content::Content;
 use super::reader;
 use super::writer::Writer;
 
-/// The handle of a file. It has no path, as it may lie in several places.
+/// The handle of a file. It has no path, since its parts may lie in several places.
 pub(super) struct StoredFile(Arc<Content>);
 
 impl StoredFile {

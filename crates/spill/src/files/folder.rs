@@ -6,8 +6,8 @@
 //!                               /<query>.meta  a copy of the query's manifest in an object store
 //! ```
 //!
-//! A folder is made under the name `.<node>` and renamed once it is locked, so that one without a
-//! lock is never taken for that of a dead process.
+//! A folder is created under the name `.<node>` and renamed once it is locked. So a folder that is
+//! not locked yet is never considered that of a dead process.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
@@ -19,21 +19,23 @@ use uuid::Uuid;
 
 use super::manifest::{ENDING, MAX_MANIFEST_BYTES, Manifest};
 
-/// The folder of all processes, in the one that the options name.
+/// The name of the folder of all processes, in the folder that the options name.
 const ROOT: &str = "pushdowndb-spill";
 
 const LOCK: &str = "lock";
 
-/// From this age, a folder that was not renamed is one that a process left when it died.
+/// The age from which a folder that was not renamed is considered left by a dead process.
 const UNNAMED_AGE: Duration = Duration::from_secs(3600);
 
-/// The folder of all processes in the folder `disk`.
+/// Returns the folder of all processes, inside the folder `disk`.
 pub(super) fn root(disk: &Path) -> PathBuf {
     disk.join(ROOT)
 }
 
-/// The folder of this process. It is removed when this is dropped, unless there is a manifest in
-/// it: then, what the manifest names could not be deleted, and the next process is to try.
+/// The folder of this process.
+///
+/// Dropping it removes the folder, unless there is a manifest in it: then some parts could not be
+/// deleted from the object store, and the next process should try again.
 #[derive(Debug)]
 pub(super) struct Folder {
     pub path: PathBuf,
@@ -41,7 +43,8 @@ pub(super) struct Folder {
 }
 
 impl Folder {
-    /// Makes the folder of the process `node` below `root`, both for their owner alone.
+    /// Creates and locks the folder of the process `node` below `root`. Both are accessible to
+    /// their owner alone.
     pub(super) fn create(root: &Path, node: Uuid) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(root)?;
         let new = root.join(format!(".{}", node.simple()));
@@ -54,7 +57,8 @@ impl Folder {
     }
 
     fn lock(root: &Path, new: &Path, path: &Path) -> io::Result<Self> {
-        // In a folder of another user, that user could put one of their own in the place of ours.
+        // If `root` belonged to another user, that user could replace this process's folder by
+        // another.
         let owner = fs::symlink_metadata(root)?.uid();
         if owner != fs::symlink_metadata(new)?.uid() {
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to another user"));
@@ -65,7 +69,7 @@ impl Folder {
         Ok(Self { path: path.to_owned(), lock })
     }
 
-    /// Lets others take the folder for that of a dead process, as the end of a process does.
+    /// Unlocks the folder, as the end of a process does, so that others consider the process dead.
     #[cfg(test)]
     pub(super) fn unlock(&self) {
         self.lock.unlock().unwrap();
@@ -80,7 +84,7 @@ impl Drop for Folder {
         if !has_manifest && let Err(error) = fs::remove_dir_all(&self.path) {
             tracing::warn!(path = %self.path.display(), %error, "a folder of spilled data cannot be removed");
         }
-        // Only now may others take it for that of a dead process.
+        // Unlocked only now, so that no other process removes the folder at the same time.
         let _ = self.lock.unlock();
     }
 }
@@ -93,19 +97,19 @@ pub(super) struct DeadFolder {
     _lock: Option<File>,
 }
 
-/// A file of a dead process: its name begins with the query that wrote it.
+/// A file in the folder of a dead process. Its name begins with the query that wrote it.
 #[derive(Debug)]
 pub(super) struct DeadFile {
     pub path: PathBuf,
     pub query: Uuid,
     pub bytes: u64,
-    /// The time since it was written.
+    /// The time since the file was written.
     pub age: Duration,
-    /// For a manifest's copy, what is in it, or what is wrong with it.
+    /// If the file is a copy of a manifest, its content, or what is wrong with it.
     pub manifest: Option<Result<Manifest, String>>,
 }
 
-/// The folders of dead processes below `root`.
+/// Returns the folders of dead processes below `root`, each locked.
 pub(super) fn dead_folders(root: &Path) -> Vec<DeadFolder> {
     let Ok(entries) = fs::read_dir(root) else { return Vec::new() };
     entries.flatten().filter_map(|entry| dead_folder(&entry.path())).collect()
@@ -123,7 +127,7 @@ fn dead_folder(path: &Path) -> Option<DeadFolder> {
     }
     let lock = match File::open(path.join(LOCK)) {
         Ok(lock) => lock.try_lock().ok().map(|()| Some(lock))?,
-        // Left by a removal that was cut short, or by a process that died before it made the lock.
+        // A removal was interrupted, or the process died before it created the lock.
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(_) => return None,
     };
@@ -131,13 +135,13 @@ fn dead_folder(path: &Path) -> Option<DeadFolder> {
 }
 
 impl DeadFolder {
-    /// The time since a file was last made or removed in it.
+    /// Returns the time since a file was last created or removed in the folder.
     pub(super) fn age(&self) -> Duration {
         fs::metadata(&self.path).map_or(Duration::ZERO, |meta| age_of(&meta))
     }
 
-    /// The files of queries. Others, which this code does not make, are left out, and so are those
-    /// that another cleaner removes meanwhile: a folder without a lock may have several.
+    /// Returns the files of queries. Skips files with other names, and files that another cleaner
+    /// removes meanwhile: several may clean a folder that has no lock.
     pub(super) fn files(&self) -> io::Result<Vec<DeadFile>> {
         let mut files = Vec::new();
         let Some(entries) = unless_gone(fs::read_dir(&self.path))? else { return Ok(files) };
@@ -154,13 +158,13 @@ impl DeadFolder {
         Ok(files)
     }
 
-    /// Removes the folder and what is left in it.
+    /// Removes the folder and all that is left in it.
     pub(super) fn remove(self) -> io::Result<()> {
         unless_gone(fs::remove_dir_all(&self.path)).map(|_| ())
     }
 }
 
-/// `result`, or nothing if there is no such file or folder (any more).
+/// Converts the error that a file or folder does not exist to `None`.
 pub(super) fn unless_gone<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
@@ -169,7 +173,7 @@ pub(super) fn unless_gone<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// The time since the last change; none if it is not known or in the future.
+/// Returns the time since the last change; zero if it is unknown or in the future.
 fn age_of(meta: &fs::Metadata) -> Duration {
     meta.modified().ok().and_then(|modified| modified.elapsed().ok()).unwrap_or_default()
 }
@@ -181,7 +185,8 @@ fn read_manifest(path: &Path, bytes: u64) -> Result<Manifest, String> {
     Manifest::from_json(&fs::read(path).map_err(|error| error.to_string())?)
 }
 
-/// Whether the process `node` of this machine lives: its folder below `root` is locked.
+/// Returns whether the process `node` of this machine is alive, that is, whether its folder below
+/// `root` is locked.
 pub(super) fn is_live(root: &Path, node: Uuid) -> bool {
     let Ok(lock) = File::open(root.join(node.simple().to_string()).join(LOCK)) else { return false };
     matches!(lock.try_lock(), Err(TryLockError::WouldBlock))
@@ -202,7 +207,7 @@ mod tests {
         for other in ["other", ".other", &live.to_string().to_uppercase()[..30]] {
             fs::create_dir(root.join(other)).unwrap();
         }
-        // Not renamed yet, so about to be locked; or, after an hour, left by a process that died.
+        // The folder is about to be locked, or, after an hour, was left by a process that died.
         let unnamed = root.join(format!(".{}", dead.simple()));
         fs::create_dir(&unnamed).unwrap();
         assert!(dead_folders(&root).is_empty());
@@ -218,7 +223,7 @@ mod tests {
         let mut expected = [live, dead];
         expected.sort();
         assert_eq!(nodes, expected);
-        // One that cleans it has its lock, so that no other does.
+        // A process that cleans up a folder holds its lock, so no other process cleans it.
         let first = dead_folders(&root);
         assert!(dead_folders(&root).iter().all(|folder| folder.node != live));
         drop((first, folder));

@@ -1,5 +1,5 @@
-//! The manifest of a query: what names its parts in an object store, for whoever cleans up after a
-//! process that died.
+//! The manifest of a query. It says which parts the query may have in an object store, so that
+//! another process can delete them if this one dies.
 //!
 //! ```text
 //! <prefix>/<node>_<query>.meta     the manifest, JSON
@@ -13,20 +13,20 @@ use uuid::Uuid;
 /// The version of the format that this code writes and reads.
 const VERSION: u32 = 1;
 
-/// What a manifest has at most, in bytes. Ones that it writes have less than 1 KiB.
+/// The maximum size of a manifest, in bytes. Those written here have less than 1 KiB.
 pub(super) const MAX_MANIFEST_BYTES: u64 = 64 << 10;
 
-/// The most parts of a query: what cleaning by number takes on is bounded by it. With parts of
-/// 1 MiB they are 16 TiB.
+/// The maximum number of parts of a query. It bounds the work of deleting parts by number. With
+/// parts of 1 MiB it allows 16 TiB.
 pub(super) const MAX_PARTS: u64 = 1 << 24;
 
-/// The bound that a first manifest states; later ones double it.
+/// The bound in the first manifest of a query. Later manifests double it.
 const FIRST_BOUND: u64 = 64;
 
-/// The ending of a manifest's name, in the object store as on the local disk.
+/// The suffix of a manifest's name, both in the object store and on the local disk.
 pub(super) const ENDING: &str = ".meta";
 
-/// Which parts of a query may exist.
+/// The range of part numbers that a query may have uploaded, with information for people.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(super) struct Manifest {
     version: u32,
@@ -35,22 +35,22 @@ pub(super) struct Manifest {
     pub node: Uuid,
     #[serde(with = "text")]
     pub query: Uuid,
-    /// The machine's name and the process's number there, for people who search for it.
+    /// The host name and process number, for people who look for the process.
     pub host: String,
     pub pid: u32,
-    /// Seconds since 1970.
+    /// The time of creation, in seconds since 1970.
     pub created: u64,
-    /// Where the parts lie, as users write it.
+    /// The place of the parts, as users write it.
     pub url: String,
     pub prefix: String,
-    /// Parts have numbers below this one.
+    /// All parts have numbers below this bound.
     pub bound: u64,
-    /// Parts and bytes that were uploaded when this manifest was written.
+    /// The parts and bytes uploaded before this manifest was written.
     pub parts: u64,
     pub bytes: u64,
 }
 
-/// A [`Uuid`] as its text.
+/// Serializes a [`Uuid`] as text.
 mod text {
     use serde::de::{Deserialize, Deserializer, Error};
     use serde::ser::Serializer;
@@ -66,7 +66,7 @@ mod text {
 }
 
 impl Manifest {
-    /// The manifest of a query that has uploaded nothing and may upload nothing yet.
+    /// Creates the manifest of a query that has no parts and may not upload any yet.
     pub(super) fn new(node: Uuid, query: Uuid, url: &str, prefix: &Path) -> Self {
         let created = std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(0, |age| age.as_secs());
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
@@ -85,12 +85,13 @@ impl Manifest {
         }
     }
 
-    /// The name of the query in keys.
+    /// Returns the name of the query in keys.
     pub(super) fn name(&self) -> QueryName {
         QueryName { node: self.node, query: self.query }
     }
 
-    /// The next bound that allows part `number`; `None` if the query has too many parts.
+    /// Returns the bound to set before part `number` is uploaded; `None` if that are too many
+    /// parts.
     pub(super) fn bound_for(&self, number: u64) -> Option<u64> {
         let mut bound = self.bound.max(FIRST_BOUND);
         while bound <= number {
@@ -106,7 +107,7 @@ impl Manifest {
         serde_json::to_vec_pretty(self)
     }
 
-    /// The manifest that `json` has; an error says what is wrong with it.
+    /// Parses a manifest. Returns what is wrong if `json` is not one.
     pub(super) fn from_json(json: &[u8]) -> Result<Self, String> {
         let manifest: Self = serde_json::from_slice(json).map_err(|error| error.to_string())?;
         if manifest.version != VERSION {
@@ -119,7 +120,7 @@ impl Manifest {
     }
 }
 
-/// The name of a query of a process in keys.
+/// The name of a query, with its process, in keys of the object store.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(super) struct QueryName {
     pub node: Uuid,
@@ -127,24 +128,24 @@ pub(super) struct QueryName {
 }
 
 impl QueryName {
-    /// The name in `text`, if it is one that [`std::fmt::Display`] writes.
+    /// Parses a name. Returns `None` unless `text` is exactly what [`std::fmt::Display`] writes.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (node, query) = text.split_once('_')?;
         let name = Self { node: node.parse().ok()?, query: query.parse().ok()? };
         (name.to_string() == text).then_some(name)
     }
 
-    /// The key of the manifest below `prefix`.
+    /// Returns the key of the manifest below `prefix`.
     pub(super) fn manifest(&self, prefix: &Path) -> Path {
         prefix.clone().join(format!("{self}{ENDING}"))
     }
 
-    /// The key that all parts lie below.
+    /// Returns the common prefix of the keys of all parts.
     pub(super) fn folder(&self, prefix: &Path) -> Path {
         prefix.clone().join(self.to_string())
     }
 
-    /// The key of part `number`.
+    /// Returns the key of part `number`.
     pub(super) fn part(&self, prefix: &Path, number: u64) -> Path {
         self.folder(prefix).join(number.to_string())
     }

@@ -10,24 +10,26 @@
 //!                     part being filled; waits until the writer has finished
 //! ```
 //!
-//! A [`SpillProcess`] stands for an engine process, and a [`QuerySpill`] for a query: DataFusion's
-//! operators and ours make their files by it. While a query runs nothing is listed: a file has its
-//! parts in memory, and a manifest in the object store (one object a query, written before the
-//! first part is) states which parts may exist, for whoever cleans up after a process that was
-//! killed.
+//! A [`SpillProcess`] stands for an engine process, and a [`QuerySpill`] for a query, through which
+//! DataFusion's operators and those of this crate create their files. While a query runs, nothing
+//! is listed: a file keeps the list of its parts in memory. For cleaning up after a killed process,
+//! a manifest in the object store says which parts may exist. It is one object per query, written
+//! before the first part.
 //!
 //! # Memory
 //!
-//! Each file that is being written holds a part that is filled: at most 1 MiB if the disk takes it,
-//! [`QueryOptions::part_bytes`] if not. All of them hold at most [`QueryOptions::buffer_bytes`] and
-//! for each writer 64 KiB, or an eighth of a part without a disk. A fourth of `buffer_bytes` may be
-//! kept of small files. Uploads under way hold [`QueryOptions::uploads`] parts. Each reader holds
-//! the part that it gives out; all of them hold at most `buffer_bytes` that are read ahead.
+//! Each file that is being written holds the part that is being filled: at most 1 MiB if the disk
+//! takes it, otherwise [`QueryOptions::part_bytes`]. Together, these parts hold at most
+//! [`QueryOptions::buffer_bytes`] plus, for each writer, 64 KiB (or an eighth of a part without a
+//! disk). Up to a fourth of `buffer_bytes` may be kept as the content of small files. Uploads in
+//! flight hold [`QueryOptions::uploads`] parts. Each reader holds the part that it returns bytes
+//! of; all readers together hold at most `buffer_bytes` of parts that are read ahead.
 //!
 //! # Threads
 //!
 //! Requests and reads run on threads of this module, so a writer that blocks a thread of the query
-//! does not stop what it waits for. See [`RemoteStore`] for what that asks of the client.
+//! does not block the upload that it waits for. [`RemoteStore`] says what this requires of the
+//! client.
 
 mod cleanup;
 mod content;

@@ -1,4 +1,4 @@
-//! Options of spilling, of a process and of a query.
+//! Options of spilling, for a process and for a query.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use object_store::ObjectStore;
 use object_store::path::Path;
 
-/// The default of [`QueryOptions::part_bytes`]: an upload of 8 MiB pays for its request.
+/// The default of [`QueryOptions::part_bytes`]. With 8 MiB, the cost of a request is small.
 const PART_BYTES: usize = 8 << 20;
 
 /// The default of [`QueryOptions::buffer_bytes`].
@@ -16,13 +16,13 @@ const BUFFER_BYTES: u64 = 64 << 20;
 /// The local disk that all queries of a process spill to.
 #[derive(Clone, Debug)]
 pub struct DiskOptions {
-    /// The folder below which `pushdowndb-spill/<node>` is made (setting `pushdown.spill_disk`).
+    /// The folder in which `pushdowndb-spill/<node>` is created (setting `pushdown.spill_disk`).
     pub folder: PathBuf,
-    /// The most bytes that spilled data of the process occupies there; 0: no such limit
-    /// (setting `pushdown.spill_disk_bytes`).
+    /// The maximum number of bytes of the process's spilled data there; 0 for no limit (setting
+    /// `pushdown.spill_disk_bytes`).
     pub quota_bytes: u64,
-    /// The free bytes of the file system that are left to others, also below the quota;
-    /// `None`: the larger of 1 GiB and 5 % of the file system.
+    /// The number of bytes of the file system that must stay free, even below the quota; `None` for
+    /// the larger of 1 GiB and 5 % of the file system.
     pub reserve_bytes: Option<u64>,
 }
 
@@ -32,41 +32,45 @@ impl Default for DiskOptions {
     }
 }
 
-/// A place in an object store that parts are uploaded to: `prefix` in `store`, shown as `url`.
+/// A place in an object store to which parts are uploaded: the keys below `prefix` in `store`.
 ///
-/// `store` must be a client that nothing else uses. Its requests run on threads of this module; a
-/// pooled connection that a task of another runtime drives would make them depend on that
-/// runtime's threads, which may be waiting in [`std::io::Write::write`] for these very requests.
+/// `store` must be a client that is not used for anything else. Its requests run on threads of this
+/// module. If the client reused a pooled connection that is driven by a task of another runtime,
+/// its requests would depend on threads of that runtime, which may be blocked in
+/// [`std::io::Write::write`] waiting for these very requests.
 #[derive(Clone, Debug)]
 pub struct RemoteStore {
-    /// The client; retries and timeouts are its own.
+    /// The client, which does its own retries and timeouts.
     pub store: Arc<dyn ObjectStore>,
-    /// Where manifests and parts of all processes lie (setting `pushdown.spill_location`).
+    /// The common prefix of manifests and parts of all processes (setting
+    /// `pushdown.spill_location`).
     pub prefix: Path,
-    /// The same place as users write it. Also what tells whether a manifest that a dead process
-    /// left on the local disk belongs to this store.
+    /// The same place, as users write it. It identifies the store in manifests: those that dead
+    /// processes left on the local disk are compared with it.
     pub url: String,
 }
 
-/// How one query spills.
+/// Options of spilling for one query.
 #[derive(Clone, Debug)]
 pub struct QueryOptions {
     /// Whether parts may lie on the local disk of the process.
     pub disk: bool,
-    /// Where parts go that the local disk does not take.
+    /// The object store for parts that the local disk does not take; `None` for no object store.
     pub remote: Option<RemoteStore>,
     /// The size of an uploaded part, in bytes. Parts on the local disk have at most 1 MiB.
     pub part_bytes: usize,
-    /// The most uploads at a time.
+    /// The maximum number of uploads in flight.
     pub uploads: usize,
-    /// The most bytes that wait in writers to fill a part and, apart from them, the most that are
-    /// read ahead. Above it, shorter parts are written, to the disk from 64 KiB and to the object
-    /// store from an eighth of `part_bytes`, and nothing is read ahead.
+    /// The maximum number of bytes in parts that are being filled and, separately, of bytes that
+    /// are read ahead.
+    ///
+    /// Above it, parts are written early, to the disk from 64 KiB and to the object store from an
+    /// eighth of `part_bytes`, and nothing is read ahead.
     pub buffer_bytes: u64,
     /// Whether parts are encrypted (AES-256-GCM, with a key that exists only in memory).
     pub encrypt: bool,
-    /// How often the manifest in the object store is rewritten, so that its age tells that the
-    /// query lives. Far below the age from which `VACUUM` deletes.
+    /// The interval at which the manifest in the object store is rewritten, so that its age shows
+    /// that the query is alive. Must be far below the age from which `VACUUM` deletes.
     pub manifest_interval: Duration,
 }
 

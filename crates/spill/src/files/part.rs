@@ -7,29 +7,29 @@ use parking_lot::Mutex;
 
 use super::seal::Seal;
 
-/// A part that is complete.
+/// A complete part of a file.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     pub seal: Seal,
-    /// Shared with the upload, which changes it when it is done.
+    /// Where the stored bytes lie. Shared with the upload, which changes it when it is done.
     pub place: Arc<Mutex<Place>>,
 }
 
 /// Where the stored bytes of a part lie.
 #[derive(Clone, Debug)]
 pub(super) enum Place {
-    /// In memory: kept there, or still on the way to another place.
+    /// In memory, either permanently or until it is stored elsewhere.
     Memory(Bytes),
     /// At `offset` of the file's local file.
     Disk { offset: u64 },
     /// In the object store, with this number.
     Remote { number: u64 },
-    /// Nowhere: it has no reader left.
+    /// Nowhere: the file was dropped, and no reader is left.
     Gone,
 }
 
 impl Part {
-    /// A part of which `stored` are the bytes.
+    /// Creates a part with the `stored` bytes, which are in memory.
     pub(super) fn new(seal: Seal, stored: Bytes) -> Self {
         Self { seal, place: Arc::new(Mutex::new(Place::Memory(stored))) }
     }

@@ -1,4 +1,4 @@
-//! What the queries of a process share: its folder, the quota of the disk, and deletions.
+//! State that the queries of a process share: its folder, the quota of the disk, and deletions.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,12 +14,11 @@ use super::folder::{self, Folder};
 use super::options::{DiskOptions, RemoteStore};
 use super::runtime;
 
-/// The spilled data of an engine process, in all of its queries. Cheap to clone; what a clone does,
-/// all do.
+/// The spilled data of all queries of an engine process. Clones are cheap and share their state.
 ///
 /// Nothing exists on the disk until a query spills. The folder of the process is removed when the
-/// last clone and the last query are dropped; one that a process leaves when it is killed, by the
-/// next process that spills to the same disk, and by [`vacuum`](super::vacuum()).
+/// last clone and the last query are dropped. If the process is killed, its folder is removed by
+/// the next process that spills to the same disk, or by [`vacuum`](super::vacuum()).
 #[derive(Clone, Debug)]
 pub struct SpillProcess(Arc<Shared>);
 
@@ -32,17 +31,17 @@ struct Shared {
     endings: Arc<Endings>,
 }
 
-/// How many deletions are under way.
+/// The number of deletions in progress.
 #[derive(Debug, Default)]
 struct Endings {
     pending: Mutex<usize>,
     changed: Notify,
 }
 
-/// One deletion that is under way, until this is dropped.
+/// A guard that marks one deletion as in progress until it is dropped.
 ///
-/// The process is dropped before the deletion is counted as done: its last clone removes the folder,
-/// and a program may end as soon as [`settle`](SpillProcess::settle) returns.
+/// Its clone of the process is dropped before the deletion is counted as done. The last clone
+/// removes the folder, and a program may end as soon as [`settle`](SpillProcess::settle) returns.
 #[derive(Debug)]
 pub(super) struct Ending {
     process: Option<SpillProcess>,
@@ -50,25 +49,25 @@ pub(super) struct Ending {
 }
 
 impl SpillProcess {
-    /// A process that has spilled nothing yet, with a new name.
+    /// Creates a process with a new name, which has spilled nothing yet.
     pub fn new(options: DiskOptions) -> Self {
         let quota = Quota::new(&options);
         let (folder, endings) = (Mutex::new(None), Arc::default());
         Self(Arc::new(Shared { node: Uuid::new_v4(), options, quota, folder, endings }))
     }
 
-    /// The name of the process in keys and of its folder.
+    /// Returns the name of the process, which is used in keys and for its folder.
     pub fn node(&self) -> Uuid {
         self.0.node
     }
 
-    /// The bytes of spilled data on the local disk.
+    /// Returns the number of bytes of spilled data on the local disk.
     pub fn disk_bytes(&self) -> u64 {
         self.0.quota.used()
     }
 
-    /// Waits until everything that ended queries uploaded is deleted, or has failed to be. Call it
-    /// before the process ends; what is deleted later than that is deleted by the next process.
+    /// Waits until the deletion of all data uploaded by ended queries is done or has failed. Call
+    /// it before the process ends; what is left then is deleted by the next process.
     pub async fn settle(&self) {
         loop {
             let mut changed = std::pin::pin!(self.0.endings.changed.notified());
@@ -80,15 +79,16 @@ impl SpillProcess {
         }
     }
 
-    /// The folder of all processes.
+    /// Returns the folder of all processes.
     pub(super) fn root(&self) -> PathBuf {
         folder::root(&self.0.options.folder)
     }
 
-    /// The folder of this process, which the first call makes; an error says why it cannot be made.
+    /// Returns the folder of this process, which the first call creates. Returns a message if it
+    /// cannot be created.
     ///
-    /// That call also starts to remove the folders of dead processes, and what they uploaded to
-    /// `remote`.
+    /// The first call also starts to remove the folders of dead processes, and the parts that those
+    /// uploaded to `remote`.
     pub(super) fn folder(&self, remote: Option<&RemoteStore>) -> Result<PathBuf, String> {
         let mut folder = self.0.folder.lock();
         if let Some(folder) = &*folder {
@@ -115,19 +115,18 @@ impl SpillProcess {
         &self.0.quota
     }
 
-    /// Makes [`settle`](Self::settle) wait until the result is dropped.
+    /// Marks a deletion as in progress: [`settle`](Self::settle) waits until the result is dropped.
     pub(super) fn ending(&self) -> Ending {
         *self.0.endings.pending.lock() += 1;
         Ending { process: Some(self.clone()), endings: self.0.endings.clone() }
     }
 
-    /// Whether the process `node` is this one or another living one of this machine.
+    /// Returns whether the process `node` is alive on this machine. This process is.
     pub(super) fn is_live(&self, node: Uuid) -> bool {
         node == self.0.node || folder::is_live(&self.root(), node)
     }
 
-    /// Does what the end of the process by a signal does to it: its lock is free, and its files
-    /// stay.
+    /// Simulates that the process is killed by a signal: its lock is released, and its files stay.
     #[cfg(test)]
     pub(super) fn die(&self) {
         if let Some(folder) = self.0.folder.lock().take() {

@@ -13,44 +13,44 @@ use super::process::SpillProcess;
 use super::tiers::Tiers;
 use super::usage::{SpillMeter, SpillUsage};
 
-/// What the operators of one query spill to; a cheap clone is given to
-/// `DiskManagerBuilder::with_temp_file_factory` of DataFusion.
+/// The spill files of one query. Pass a clone, which is cheap, to DataFusion's
+/// `DiskManagerBuilder::with_temp_file_factory`.
 ///
-/// Nothing exists on the disk or in the object store before the first part is full. Everything is
-/// deleted when this and all of its files, writers and readers are dropped: local files at once,
-/// parts in the object store in the background ([`SpillProcess::settle`] waits for it).
+/// Nothing is written to the disk or the object store before the first part is full. When this and
+/// all of the query's files, writers and readers are dropped, everything is deleted: local files at
+/// once, parts in the object store in the background ([`SpillProcess::settle`] waits for that).
 #[derive(Clone, Debug)]
 pub struct QuerySpill(Arc<Tiers>);
 
 impl QuerySpill {
-    /// The files of a query of `process`, of which there are none yet. An error means that no key
-    /// can be made to encrypt them with.
+    /// Creates the spill of a query of `process`, without files. Returns an error if no encryption
+    /// key can be generated.
     pub fn new(process: &SpillProcess, options: &QueryOptions) -> Result<Self> {
         Ok(Self(Arc::new(Tiers::new(process, options)?)))
     }
 
-    /// The name of the query in keys and file names.
+    /// Returns the name of the query, which is used in keys and file names.
     pub fn query(&self) -> Uuid {
         self.0.query
     }
 
-    /// What has been spilled so far.
+    /// Returns a snapshot of the counters.
     pub fn usage(&self) -> SpillUsage {
         self.0.meter.usage()
     }
 
-    /// The counters, which go on counting while the query's files are deleted. Holding them does
-    /// not hold the files.
+    /// Returns the counters, which go on counting while the query's files are deleted. They do not
+    /// keep the files alive.
     pub fn meter(&self) -> SpillMeter {
         self.0.meter.clone()
     }
 
-    /// A handle that says when the query has ended. Holding it does not hold the files.
+    /// Returns a handle that marks the query as ended. It does not keep the files alive.
     pub fn end(&self) -> QueryEnd {
         QueryEnd(Arc::downgrade(&self.0))
     }
 
-    /// Waits until no upload is under way.
+    /// Waits until no upload is in flight.
     #[cfg(test)]
     pub(super) async fn uploads_done(&self) {
         if let Some(remote) = &self.0.remote {
@@ -59,13 +59,13 @@ impl QuerySpill {
     }
 }
 
-/// Says that a query has ended, while its operators may still hold files.
+/// Marks a query as ended, though its operators may still hold files.
 #[derive(Clone, Debug)]
 pub struct QueryEnd(Weak<Tiers>);
 
 impl QueryEnd {
-    /// Makes [`SpillProcess::settle`] wait until the operators of the query have let go of its
-    /// files, and these are deleted.
+    /// Makes [`SpillProcess::settle`] wait until the query's operators have dropped its files and
+    /// the files are deleted.
     pub fn ended(&self) {
         if let Some(tiers) = self.0.upgrade() {
             tiers.ending.lock().get_or_insert_with(|| tiers.process.ending());

@@ -1,4 +1,4 @@
-//! Reading a file from its start, also while it is written.
+//! Reading a file from its start, even while it is written.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -21,18 +21,18 @@ use super::seal::{self, Cipher, Seal};
 use super::tiers::Ahead;
 use super::usage::SpillMeter;
 
-/// The parts that are read ahead of the one that is being given out, if there is memory for them.
+/// The maximum number of parts that are read ahead of the current one, if there is memory for them.
 const AHEAD_PARTS: usize = 2;
 
-/// The most bytes that are given out at a time. Arrow counts a buffer it decodes from as memory of
-/// each batch that has a slice of it, so whole parts would exhaust the memory of a merge.
+/// The maximum number of bytes in one chunk of the stream. Arrow counts the buffer that a batch was
+/// decoded from as memory of every batch with a slice of it, so chunks of a whole part would
+/// exhaust the memory of a merge.
 const CHUNK_BYTES: usize = 128 << 10;
 
-/// The content of a file. Ends when the writer has finished and all is read; waits while it has
-/// not.
+/// Streams the content of a file. Waits for more bytes until the writer has finished.
 ///
-/// A file that no writer was opened for is empty, as an empty local file is. One of which the
-/// writer was dropped before it finished ends with an error.
+/// The stream of a file without a writer is empty, as that of an empty local file is. If the writer
+/// is dropped before it has finished, the stream ends with an error.
 pub(super) fn read(content: Arc<Content>) -> impl Stream<Item = Result<Bytes>> + Send + 'static {
     let reader = Reader { content, next: 0, skip: 0, ahead: VecDeque::new(), current: Bytes::new() };
     stream::try_unfold(reader, |mut reader| async move {
@@ -43,23 +43,23 @@ pub(super) fn read(content: Arc<Content>) -> impl Stream<Item = Result<Bytes>> +
 
 struct Reader {
     content: Arc<Content>,
-    /// The part that is given out next.
+    /// The index of the part to return next.
     next: usize,
-    /// The bytes of it that were given out already, before it was sealed.
+    /// The number of bytes of that part that were already returned, before it was sealed.
     skip: usize,
-    /// What is being read: the part `next` and some after it.
+    /// The parts that are being read: the part `next` and some that follow it.
     ahead: VecDeque<Fetch>,
-    /// What is left of the part that is being given out.
+    /// The rest of the part that is being returned.
     current: Bytes,
 }
 
-/// A part that is being read, or is in memory.
+/// A part that is in memory or being read.
 enum Fetch {
     Done(Result<Bytes>),
     Job(Job<Result<Bytes>>, Option<Ahead>),
 }
 
-/// What is at the reader's position.
+/// What the file has at the reader's position.
 enum Position {
     Part,
     Bytes(Bytes),
@@ -71,7 +71,7 @@ impl Reader {
     async fn next_chunk(&mut self) -> Result<Option<Bytes>> {
         let content = self.content.clone();
         while self.current.is_empty() {
-            // Before the look, so that no change after it is missed.
+            // Registered before the position is checked, so that no change after that is missed.
             let mut changed = pin!(content.fault.changed.notified());
             changed.as_mut().enable();
             content.fault.check()?;
@@ -120,7 +120,7 @@ impl Reader {
         Ok(part)
     }
 
-    /// Starts to read the next part, and those after it that there is memory for.
+    /// Starts to read the next part, and parts after it for which there is memory.
     fn fetch_ahead(&mut self) -> Result<()> {
         while self.ahead.len() <= AHEAD_PARTS {
             let part = {
@@ -141,7 +141,7 @@ impl Reader {
     }
 }
 
-/// Starts to read `part`.
+/// Starts to read `part`. A part in memory is done at once.
 fn fetch(content: &Content, part: &Part, ahead: Option<Ahead>) -> Result<Fetch> {
     let place = part.place.lock().clone();
     let read = PartRead {
@@ -167,7 +167,8 @@ fn fetch(content: &Content, part: &Part, ahead: Option<Ahead>) -> Result<Fetch> 
     Ok(Fetch::Job(job, ahead))
 }
 
-/// What reading a part needs. It does not hold the file, which ends with its last user.
+/// The data needed to read a part. It does not keep the file alive, which is deleted with its last
+/// user.
 struct PartRead {
     file: String,
     seal: Seal,
@@ -189,7 +190,7 @@ impl PartRead {
         let place = format!("{number} ({key} of {})", remote.store().url);
         self.meter.get();
         let object = remote.store().store.get(&key).await.map_err(|error| damaged(&self.file, &place, error))?;
-        // Before memory is taken for it.
+        // The size is checked before memory is allocated.
         if object.meta.size != self.seal.stored_bytes as u64 {
             let wrong = format!("it has {} bytes instead of {}", object.meta.size, self.seal.stored_bytes);
             return Err(damaged(&self.file, &place, wrong));

@@ -22,20 +22,20 @@ use super::runtime::{self, Job};
 use super::slots::{Slot, Slots};
 use super::usage::SpillMeter;
 
-/// What a query has uploaded. Nothing is requested before the first part.
+/// The parts that a query has uploaded. Makes no request before the first part.
 #[derive(Debug)]
 pub(super) struct RemoteParts {
     remote: RemoteStore,
     name: QueryName,
     process: SpillProcess,
-    /// Uploads under way.
+    /// Limits the uploads in flight.
     pub slots: Arc<Slots>,
-    /// Deletions under way before the end of the query: one at a time.
+    /// Limits the deletions in flight before the end of the query to one.
     deletions: Arc<Slots>,
     next: AtomicU64,
     uploaded_parts: AtomicU64,
     uploaded_bytes: AtomicU64,
-    /// Numbers of parts without readers, to be deleted.
+    /// The numbers of parts that have no reader left and are to be deleted.
     discarded: Mutex<Vec<u64>>,
     manifest: tokio::sync::Mutex<ManifestState>,
     interval: Duration,
@@ -44,14 +44,14 @@ pub(super) struct RemoteParts {
 
 #[derive(Debug)]
 struct ManifestState {
-    /// As it was written last; its bound is 0 before that.
+    /// The manifest that was written last; its bound is 0 before the first one is written.
     manifest: Manifest,
     has_ended: bool,
     heartbeat: Option<Job<()>>,
 }
 
 impl RemoteParts {
-    /// The parts of `query` in `remote`.
+    /// Creates the parts of `query` in `remote`, of which there are none yet.
     pub(super) fn new(
         process: &SpillProcess,
         query: Uuid,
@@ -80,13 +80,13 @@ impl RemoteParts {
         &self.remote
     }
 
-    /// The key of part `number`.
+    /// Returns the key of part `number`.
     pub(super) fn key(&self, number: u64) -> Path {
         self.name.part(&self.remote.prefix, number)
     }
 
-    /// Starts to upload `bytes`, and calls `done` with the number of the part. `done` returns false
-    /// if it has no reader left.
+    /// Starts to upload `bytes`. At the end, `done` is called with the number of the part, or an
+    /// error, and returns whether the part still has a reader.
     pub(super) fn upload(
         self: &Arc<Self>,
         slot: Slot,
@@ -98,7 +98,7 @@ impl RemoteParts {
             let result = parts.put(number, bytes).await;
             let is_stored = result.is_ok();
             let is_read = done(result.map(|()| number));
-            // After an error, the store may have it all the same.
+            // Even after an error, the store may have stored the part.
             if !is_stored || !is_read {
                 parts.discard(number);
             }
@@ -121,7 +121,7 @@ impl RemoteParts {
         Ok(())
     }
 
-    /// Sees to it that the stored manifest allows part `number`.
+    /// Ensures that the stored manifest allows part `number`.
     async fn allow(self: &Arc<Self>, number: u64) -> Result<()> {
         let mut state = self.manifest.lock().await;
         if number < state.manifest.bound {
@@ -140,15 +140,15 @@ impl RemoteParts {
         Ok(())
     }
 
-    /// Writes the manifest with `bound`, locally first: a process that starts later cleans by
-    /// either.
+    /// Writes the manifest with `bound`, first to the local disk. A process that starts later can
+    /// clean up by either copy.
     async fn write(&self, state: &mut ManifestState, bound: u64) -> Result<()> {
         let mut manifest = state.manifest.clone();
         manifest.bound = bound;
         manifest.parts = self.uploaded_parts.load(Relaxed);
         manifest.bytes = self.uploaded_bytes.load(Relaxed);
         let json = manifest.to_json().map_err(|error| DataFusionError::External(Box::new(error)))?;
-        // A copy that cannot be written leaves the one in the store for VACUUM.
+        // If the local copy cannot be written, VACUUM can still use the manifest in the store.
         if let Some(copy) = self.copy()
             && let Err(error) = disk::replace(&copy, &json)
         {
@@ -162,13 +162,13 @@ impl RemoteParts {
         Ok(())
     }
 
-    /// The path of the manifest's copy, unless the process has no local folder.
+    /// Returns the path of the manifest's local copy; `None` if the process has no local folder.
     fn copy(&self) -> Option<PathBuf> {
         let folder = self.process.folder(Some(&self.remote)).ok()?;
         Some(folder.join(format!("{}{ENDING}", self.name.query.simple())))
     }
 
-    /// Rewrites the manifest in intervals, so that its age tells that the query lives.
+    /// Starts to rewrite the manifest at intervals, so that its age shows that the query is alive.
     fn heartbeat(self: &Arc<Self>) -> Result<Job<()>> {
         let (parts, interval) = (Arc::downgrade(self), self.interval);
         Job::start(async move {
@@ -187,12 +187,12 @@ impl RemoteParts {
         })
     }
 
-    /// Has the part `number` deleted, with others.
+    /// Marks the part `number` for deletion. Parts are deleted [`DELETE_KEYS`] at a time.
     pub(super) fn discard(self: &Arc<Self>, number: u64) {
         let (some, slot) = {
             let mut discarded = self.discarded.lock();
             discarded.push(number);
-            // The rest is deleted at the end of the query.
+            // Fewer parts than that are deleted at the end of the query.
             if discarded.len() < DELETE_KEYS {
                 return;
             }
@@ -206,11 +206,11 @@ impl RemoteParts {
             }
             drop(slot);
         };
-        // Without threads nothing was uploaded.
+        // If there are no threads, nothing was uploaded.
         let _ = runtime::spawn(deletion);
     }
 
-    /// Deletes the parts `numbers`; after an error, these are returned.
+    /// Deletes the parts `numbers`. Returns `numbers` if an error occurs.
     async fn delete(&self, numbers: Vec<u64>) -> Result<(), Vec<u64>> {
         let (name, prefix) = (self.name, self.remote.prefix.clone());
         let keys = numbers.clone().into_iter().map(move |number| name.part(&prefix, number));
@@ -223,8 +223,9 @@ impl RemoteParts {
         }
     }
 
-    /// Deletes everything, once the uploads under way are done. Every part must have been discarded
-    /// or be in an upload that will. A query that has uploaded nothing makes no request.
+    /// Deletes everything in the background, once the uploads in flight are done. Expects that
+    /// every part was discarded, or will be by its upload. If the query has uploaded nothing, no
+    /// request is made.
     pub(super) fn end(self: Arc<Self>) {
         if self.next.load(Relaxed) == 0 && self.slots.is_all_free() {
             return;
@@ -232,7 +233,8 @@ impl RemoteParts {
         let ending = self.process.ending();
         let _ = runtime::spawn(async move {
             let _ending = ending;
-            // One that was cancelled could still arrive at the store, after the deletion.
+            // Uploads are not cancelled: a cancelled one could still reach the store after the
+            // deletion.
             self.slots.all_free().await;
             self.deletions.all_free().await;
             let mut state = self.manifest.lock().await;
@@ -240,7 +242,7 @@ impl RemoteParts {
             state.heartbeat = None;
             let discarded = std::mem::take(&mut *self.discarded.lock());
             if self.delete(discarded).await.is_err() {
-                // The manifest stays, so that the parts are found.
+                // The manifest is not deleted, so that the parts can be found.
                 return;
             }
             let key = self.name.manifest(&self.remote.prefix);

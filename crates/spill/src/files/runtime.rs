@@ -1,8 +1,9 @@
-//! The threads that requests and reads of spilled data run on, apart from those of queries.
+//! The threads on which requests for spilled data and reads of it run, separate from those of
+//! queries.
 //!
-//! A query's writer may block one of its own threads until an upload is done. Uploads go on all the
-//! same, since none of them runs on a thread of a query. These threads do not block: what reads
-//! files runs in the pool for blocking work.
+//! A query's writer may block one of the query's threads until an upload is done. Uploads still
+//! make progress, since none of them runs on a thread of a query. The threads here do not block;
+//! files are read on the pool for blocking work.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,10 +14,11 @@ use datafusion_common::{DataFusionError, Result};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 
-/// Threads for requests: checksums and TLS of one connection are less than one of them does.
+/// The number of threads for requests. Checksums and TLS of one connection take less than one
+/// thread.
 const REQUEST_THREADS: usize = 2;
 
-/// The most threads that read local files at a time.
+/// The maximum number of threads that read local files at the same time.
 const READ_THREADS: usize = 16;
 
 static RUNTIME: LazyLock<std::io::Result<Runtime>> = LazyLock::new(|| {
@@ -34,18 +36,19 @@ fn runtime() -> Result<&'static Runtime> {
         .map_err(|error| DataFusionError::Execution(format!("the threads for spilled data cannot be started: {error}")))
 }
 
-/// Runs `work` to its end, also if its result is not waited for. An error means that it was not started.
+/// Runs `work` to its end, even if nothing waits for it. Returns an error if `work` was not
+/// started.
 pub(super) fn spawn(work: impl Future<Output = ()> + Send + 'static) -> Result<()> {
     runtime()?.spawn(work);
     Ok(())
 }
 
-/// Work on these threads, of which the result is awaited. It is aborted when it is dropped.
+/// Work on these threads whose result can be awaited. Dropping it aborts the work.
 #[derive(Debug)]
 pub(super) struct Job<T>(JoinHandle<T>);
 
 impl<T: Send + 'static> Job<T> {
-    /// Starts `work`, which may not block.
+    /// Starts `work`, which must not block.
     pub(super) fn start(work: impl Future<Output = T> + Send + 'static) -> Result<Self> {
         Ok(Self(runtime()?.spawn(work)))
     }

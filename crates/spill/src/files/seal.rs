@@ -6,11 +6,11 @@ use datafusion_common::{DataFusionError, Result};
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::rand::{SecureRandom, SystemRandom};
 
-/// The bytes that encryption adds to a part.
+/// The number of bytes that encryption adds to a part.
 pub(super) const TAG_BYTES: usize = 16;
 
-/// A key of one query, made at random. It is never stored, so what a dead process left cannot be
-/// read.
+/// A random key of one query. It is never stored, so data that a dead process left cannot be
+/// decrypted.
 pub(super) struct Cipher(LessSafeKey);
 
 impl std::fmt::Debug for Cipher {
@@ -19,8 +19,8 @@ impl std::fmt::Debug for Cipher {
     }
 }
 
-/// What is needed to read a sealed part: `crc` is the CRC32C of its stored bytes, `number` its
-/// number among the parts of the query, which is the nonce.
+/// The data needed to check and decrypt a part. `crc` is the CRC32C of its stored bytes. `number`
+/// is its number among the parts of the query, which is used as the nonce.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seal {
     pub crc: u32,
@@ -29,7 +29,7 @@ pub(super) struct Seal {
 }
 
 impl Cipher {
-    /// A cipher with a new key.
+    /// Creates a cipher with a new random key.
     pub(super) fn new() -> Result<Self> {
         let mut key = [0; 32];
         let key = SystemRandom::new().fill(&mut key).and_then(|()| UnboundKey::new(&AES_256_GCM, &key));
@@ -44,7 +44,8 @@ impl Cipher {
     }
 }
 
-/// The bytes of the part `number` as they are stored. Each number of a query is used once.
+/// Encrypts (with a `cipher`) and checksums the part `number`. Returns the bytes to store. A number
+/// must be used only once per query.
 pub(super) fn seal(cipher: Option<&Cipher>, number: u64, mut content: Vec<u8>) -> Result<(Bytes, Seal)> {
     if let Some(Cipher(key)) = cipher {
         key.seal_in_place_append_tag(Cipher::nonce(number), Aad::empty(), &mut content)
@@ -54,7 +55,7 @@ pub(super) fn seal(cipher: Option<&Cipher>, number: u64, mut content: Vec<u8>) -
     Ok((Bytes::from(content), seal))
 }
 
-/// The content of a part of which `stored` was read; an error says what is wrong with the bytes.
+/// Checks and decrypts the `stored` bytes of a part. Returns what is wrong if they are damaged.
 pub(super) fn open(cipher: Option<&Cipher>, seal: Seal, stored: Bytes) -> Result<Bytes, String> {
     if stored.len() != seal.stored_bytes {
         return Err(format!("{} bytes were read instead of {}", stored.len(), seal.stored_bytes));
@@ -64,7 +65,7 @@ pub(super) fn open(cipher: Option<&Cipher>, seal: Seal, stored: Bytes) -> Result
         return Err(format!("its CRC32C is {crc:08x} instead of {:08x}", seal.crc));
     }
     let Some(Cipher(key)) = cipher else { return Ok(stored) };
-    // Copied only if another reader has the bytes as well.
+    // The bytes are copied only if another reader shares them.
     let mut stored = stored.try_into_mut().unwrap_or_else(|shared| BytesMut::from(&shared[..]));
     let content = key.open_in_place(Cipher::nonce(seal.number), Aad::empty(), &mut stored);
     let bytes = content.map_err(|_| "its tag of AES-256-GCM is wrong".to_owned())?.len();
@@ -92,7 +93,7 @@ mod tests {
                 wrong[bit / 8] ^= 1 << (bit % 8);
                 let text = open(cipher.as_ref(), seal, wrong.clone().into()).unwrap_err();
                 assert!(text.starts_with("its CRC32C is"), "{text}");
-                // Also where whoever changed the bytes knows the checksum.
+                // The tag also detects a change by someone who adapts the checksum.
                 let crc = Seal { crc: crc32c(&wrong), ..seal };
                 assert_eq!(open(cipher.as_ref(), crc, wrong.into()).is_err(), cipher.is_some());
             }

@@ -1,4 +1,4 @@
-//! A bound on how many uploads are under way.
+//! A limit on the number of uploads in flight.
 
 use std::sync::Arc;
 
@@ -7,44 +7,44 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Notify;
 use tokio::task::block_in_place;
 
-/// Places for uploads, of which a writer takes one before it gives a part away.
+/// A semaphore for uploads. A writer takes a slot before it hands over a part.
 ///
-/// Threads wait for one as well as tasks do, which no semaphore of the standard library or of Tokio
-/// offers at once.
+/// Unlike the semaphores of the standard library and of Tokio, it can be waited for by threads as
+/// well as by tasks.
 #[derive(Debug)]
 pub(super) struct Slots {
     all: usize,
     free: Mutex<usize>,
-    /// Signals threads, one for each slot that becomes free.
+    /// Wakes one waiting thread for each slot that becomes free.
     freed: Condvar,
-    /// Signals tasks, all of them for each slot.
+    /// Wakes all waiting tasks for each slot that becomes free.
     changed: Notify,
 }
 
-/// One place; it becomes free when this is dropped.
+/// A permit for one upload. Dropping it makes the slot free.
 #[derive(Debug)]
 pub(super) struct Slot(Arc<Slots>);
 
 impl Slots {
-    /// `all` places, at least one.
+    /// Creates `all` slots, at least one.
     pub(super) fn new(all: usize) -> Arc<Self> {
         let all = all.max(1);
         Arc::new(Self { all, free: Mutex::new(all), freed: Condvar::new(), changed: Notify::new() })
     }
 
-    /// Takes a place if one is free.
+    /// Takes a slot if one is free.
     pub(super) fn try_take(self: &Arc<Self>) -> Option<Slot> {
         let mut free = self.free.lock();
         *free = free.checked_sub(1)?;
         Some(Slot(self.clone()))
     }
 
-    /// Takes a place, and blocks the thread until one is free.
+    /// Takes a slot, and blocks the thread until one is free.
     ///
-    /// No deadlock: a slot is held by an upload alone, uploads run on threads of their own
-    /// ([`super::runtime`]), and an upload takes no lock that a waiting writer may hold. The other
-    /// tasks of a worker of Tokio go on meanwhile: one of them may be the server that is uploaded
-    /// to.
+    /// This cannot deadlock: only uploads hold slots, uploads run on separate threads
+    /// ([`super::runtime`]), and an upload takes no lock that a waiting writer may hold. On a
+    /// worker thread of Tokio, the worker's other tasks continue meanwhile; one of them may be the
+    /// server that receives the upload.
     pub(super) fn take(self: &Arc<Self>) -> Slot {
         if let Some(slot) = self.try_take() {
             return slot;
@@ -63,7 +63,7 @@ impl Slots {
         Slot(self.clone())
     }
 
-    /// Waits until no upload is under way.
+    /// Waits until no upload is in flight.
     pub(super) async fn all_free(&self) {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
@@ -75,7 +75,7 @@ impl Slots {
         }
     }
 
-    /// Whether no upload is under way.
+    /// Returns whether no upload is in flight.
     pub(super) fn is_all_free(&self) -> bool {
         *self.free.lock() == self.all
     }

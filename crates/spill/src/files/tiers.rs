@@ -1,4 +1,4 @@
-//! What the files of one query share: where its parts may go, and how much may wait in memory.
+//! State that the files of one query share: the places for parts, and the limits on memory.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,19 +16,20 @@ use super::seal::Cipher;
 use super::slots::Slot;
 use super::usage::SpillMeter;
 
-/// The size of a part on the local disk, in bytes: smaller ones cost writes, larger ones memory, in
-/// each file that is written or read.
+/// The size of a part on the local disk, in bytes. Smaller parts would cost more writes, larger
+/// parts more memory for each file that is written or read.
 const DISK_PART_BYTES: usize = 1 << 20;
 
-/// The shares of a part that are written or uploaded although the part is not full, when too many
-/// bytes wait in writers.
+/// When the bytes in unfilled parts exceed their limit, a part is written or uploaded if it has at
+/// least this fraction of its full size: 1/16 for the disk, 1/8 for an upload.
 const LEAST_DISK_SHARE: usize = 16;
 const LEAST_UPLOAD_SHARE: usize = 8;
 
-/// The share of the buffers' bytes that small files may have that are kept in memory.
+/// The fraction of `buffer_bytes` (1/4) that small files may keep in memory.
 const KEPT_SHARE: u64 = 4;
 
-/// The tiers of one query. All that it has stored is deleted when the last file is dropped.
+/// The tiers of one query: memory, disk and object store. All stored data is deleted when the last
+/// file is dropped.
 #[derive(Debug)]
 pub(super) struct Tiers {
     pub process: SpillProcess,
@@ -38,31 +39,33 @@ pub(super) struct Tiers {
     pub remote: Option<Arc<RemoteParts>>,
     /// Whether the local disk may be used.
     pub disk: bool,
-    /// The sizes of parts, in bytes: on the local disk and uploaded, full and least.
+    /// The full and the minimum size of a part, in bytes, on the local disk and in the object
+    /// store.
     pub disk_part: usize,
     pub least_disk: usize,
     pub remote_part: usize,
     pub least_upload: usize,
     buffer_bytes: u64,
-    /// Makes [`SpillProcess::settle`] wait, once the query was said to have ended.
+    /// Set when the query has ended; makes [`SpillProcess::settle`] wait for its deletion.
     pub ending: Mutex<Option<Ending>>,
     files: AtomicU64,
     parts: AtomicU64,
-    /// Bytes that wait in writers.
+    /// Bytes in parts that are being filled.
     buffered: AtomicU64,
-    /// Bytes of small files that stay in memory.
+    /// Bytes of small files that are kept in memory.
     kept: AtomicU64,
     /// Bytes that are read ahead.
     ahead: Arc<AtomicU64>,
 }
 
-/// Bytes that are read ahead, until this is dropped.
+/// A reservation for bytes that are read ahead. Dropping it releases them.
 #[derive(Debug)]
 pub(super) struct Ahead(Arc<AtomicU64>, u64);
 
 impl Tiers {
     pub(super) fn new(process: &SpillProcess, options: &QueryOptions) -> Result<Self> {
-        // Never one that was used before: parts of that one may be about to be deleted.
+        // The name must be new: parts of an earlier query with that name might be about to be
+        // deleted.
         let (query, meter) = (Uuid::new_v4(), SpillMeter::default());
         let remote = options.remote.as_ref().map(|remote| RemoteParts::new(process, query, remote, options, &meter));
         let remote_part = options.part_bytes.max(1);
@@ -88,17 +91,17 @@ impl Tiers {
         })
     }
 
-    /// The number of a new file.
+    /// Returns the number for a new file.
     pub(super) fn new_file(&self) -> u64 {
         self.files.fetch_add(1, Relaxed)
     }
 
-    /// The number of a new part of any file.
+    /// Returns the number for a new part of any file.
     pub(super) fn new_part(&self) -> u64 {
         self.parts.fetch_add(1, Relaxed)
     }
 
-    /// The path of the local file of file `number`; an error says why there can be none.
+    /// Returns the path of the local file of file `number`, or says why there cannot be one.
     pub(super) fn path(&self, number: u64) -> Result<PathBuf, String> {
         if !self.disk {
             return Err("the local disk is not used".into());
@@ -107,39 +110,40 @@ impl Tiers {
         Ok(folder.join(format!("{}_{number}", self.query.simple())))
     }
 
-    /// Counts `bytes` that wait in a writer.
+    /// Adds `bytes` to those in parts that are being filled.
     pub(super) fn buffer(&self, bytes: usize) {
         self.buffered.fetch_add(bytes as u64, Relaxed);
     }
 
-    /// Counts `bytes` that wait no more.
+    /// Subtracts `bytes` from those in parts that are being filled.
     pub(super) fn unbuffer(&self, bytes: usize) {
         self.buffered.fetch_sub(bytes as u64, Relaxed);
     }
 
-    /// Whether more bytes wait in writers than may.
+    /// Returns whether the parts that are being filled exceed their limit on memory.
     pub(super) fn is_over_buffers(&self) -> bool {
         self.buffered.load(Relaxed) > self.buffer_bytes
     }
 
-    /// Takes memory for a small file of `bytes` that is to stay there; returns whether it may.
+    /// Reserves memory to keep a small file of `bytes` there. Returns whether that is possible.
     pub(super) fn keep(&self, bytes: usize) -> bool {
         let most = self.buffer_bytes / KEPT_SHARE;
         bytes < self.least_upload && try_add(&self.kept, bytes as u64, most)
     }
 
-    /// Gives back what [`keep`](Self::keep) took.
+    /// Releases memory that [`keep`](Self::keep) reserved.
     pub(super) fn unkeep(&self, bytes: usize) {
         self.kept.fetch_sub(bytes as u64, Relaxed);
     }
 
-    /// Takes memory for `bytes` that are read ahead, if there is some.
+    /// Reserves memory for `bytes` that are read ahead. Returns `None` if the limit would be
+    /// exceeded.
     pub(super) fn read_ahead(&self, bytes: usize) -> Option<Ahead> {
         let bytes = bytes as u64;
         try_add(&self.ahead, bytes, self.buffer_bytes).then(|| Ahead(self.ahead.clone(), bytes))
     }
 
-    /// A slot for an upload to `remote`, for which it blocks the thread if it must.
+    /// Takes a slot for an upload to `remote`. Blocks the thread if none is free.
     pub(super) fn slot(&self, remote: &RemoteParts) -> Slot {
         remote.slots.try_take().unwrap_or_else(|| {
             let start = Instant::now();

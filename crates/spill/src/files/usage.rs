@@ -1,4 +1,4 @@
-//! What a query spilled, read again, and waited for.
+//! Counters of what a query spilled and read, and how long it waited for that.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 pub struct SpillUsage {
     /// Files with at least one byte.
     pub files: u64,
-    /// Parts that left memory.
+    /// Parts that were written to the disk or the object store.
     pub parts_written: u64,
-    /// Parts that were read from disk or the object store; one that is read twice counts twice.
+    /// Parts that were read from the disk or the object store. A part that is read twice counts
+    /// twice.
     pub parts_read: u64,
     /// Bytes of parts written to the local disk.
     pub disk_bytes_written: u64,
@@ -21,11 +22,11 @@ pub struct SpillUsage {
     pub remote_bytes_written: u64,
     /// Bytes of parts downloaded.
     pub remote_bytes_read: u64,
-    /// Requests that put an object: parts and manifests.
+    /// PUT requests, for parts and manifests.
     pub puts: u64,
-    /// Requests that get a part.
+    /// GET requests, for parts.
     pub gets: u64,
-    /// Requests that delete up to 1,000 objects.
+    /// DELETE requests, each for up to 1,000 objects.
     pub deletes: u64,
     /// The time writers waited for uploads, summed over writers.
     pub write_wait: Duration,
@@ -33,7 +34,7 @@ pub struct SpillUsage {
     pub read_wait: Duration,
 }
 
-/// The counters of one query. They go on counting while its files are deleted.
+/// The counters of one query, which go on counting while its files are deleted.
 #[derive(Clone, Debug, Default)]
 pub struct SpillMeter(Arc<Counters>);
 
@@ -54,7 +55,7 @@ struct Counters {
 }
 
 impl SpillMeter {
-    /// What has been counted so far.
+    /// Returns a snapshot of the counters.
     pub fn usage(&self) -> SpillUsage {
         let c = &*self.0;
         SpillUsage {

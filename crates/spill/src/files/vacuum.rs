@@ -1,4 +1,4 @@
-//! Deleting on demand what dead processes left.
+//! Deletion, on request, of data that dead processes left.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -15,18 +15,18 @@ use super::process::SpillProcess;
 use super::runtime::Job;
 use super::usage::SpillMeter;
 
-/// Deletes what dead processes spilled to the local disk of `process` and to `remotes`, if it was
-/// written longer than `older_than` ago, and returns what that was.
+/// Deletes data that dead processes spilled to the local disk of `process` and to `remotes` and
+/// that was written longer than `older_than` ago. Returns what was deleted.
 ///
-/// Local folders come first, whose locks tell that their processes are dead; then the manifests in
-/// the object stores, whose parts are deleted by number; and last, parts that have no manifest.
-/// What belongs to living processes that spill to the same local disk is left alone at any age.
-/// Others rewrite their manifests in an interval
-/// ([`QueryOptions::manifest_interval`](super::QueryOptions)), far above which `older_than` must
-/// be: a shorter one deletes the data of their running queries.
+/// First, local folders are removed; their locks show that their processes are dead. Then the parts
+/// that the manifests in the object stores allow are deleted by number, and at last parts without a
+/// manifest. Data of living processes that spill to the same local disk is never deleted. Other
+/// processes rewrite their manifests at an interval
+/// ([`QueryOptions::manifest_interval`](super::QueryOptions)). `older_than` must be far longer than
+/// that interval, or the data of their running queries is deleted.
 ///
-/// Only keys of the form that this module writes are deleted. An error is returned after all that
-/// could be deleted was.
+/// Only keys of the form that this module writes are deleted. An error is returned only after
+/// everything that could be deleted was deleted.
 pub async fn vacuum(process: &SpillProcess, remotes: &[RemoteStore], older_than: Duration) -> Result<Vec<Freed>> {
     let (process, remotes) = (process.clone(), remotes.to_vec());
     Job::start(async move {
@@ -52,7 +52,8 @@ struct Vacuum<'a> {
 impl Vacuum<'_> {
     async fn run(&mut self) -> Result<()> {
         let RemoteStore { store, prefix, url } = self.remote;
-        // Of parts it lists the folders alone, so that its cost is by queries and not by parts.
+        // This lists only the folders of parts, so its cost depends on the number of queries, not
+        // of parts.
         let listed = store.list_with_delimiter(Some(prefix)).await;
         let listed = listed.map_err(|error| error::remote("listed", url, error))?;
         let mut first = Ok(());
@@ -76,7 +77,7 @@ impl Vacuum<'_> {
         first
     }
 
-    /// Deletes the parts of a query and its manifest, `object`.
+    /// Deletes the manifest `object` of a query and the query's parts.
     async fn query(&mut self, object: &ObjectMeta, name: QueryName) -> Result<()> {
         let failed = |error| error::remote("deleted", object.location.as_ref(), error);
         let found = find_query(self.remote, name).await.map_err(failed)?;
@@ -87,7 +88,7 @@ impl Vacuum<'_> {
         match self.manifest(object, name).await? {
             Some(manifest) => delete_query(self.remote, &manifest).await.map_err(failed)?,
             None => {
-                // The parts are found by a LIST instead.
+                // Without a usable manifest, the parts are found by a LIST.
                 self.orphans(name).await?;
                 let manifest = std::iter::once(object.location.clone());
                 return delete(self.remote, manifest, &SpillMeter::default()).await.map_err(failed);
@@ -97,7 +98,7 @@ impl Vacuum<'_> {
         Ok(())
     }
 
-    /// The manifest `object` of the query `name`; `None` if it is damaged or gone.
+    /// Reads the manifest `object` of the query `name`. Returns `None` if it is damaged or gone.
     async fn manifest(&self, object: &ObjectMeta, name: QueryName) -> Result<Option<Manifest>> {
         let failed = |error| error::remote("read", object.location.as_ref(), error);
         if object.size > MAX_MANIFEST_BYTES {
@@ -112,7 +113,7 @@ impl Vacuum<'_> {
         Ok(Manifest::from_json(&json).ok().filter(|manifest| manifest.name() == name))
     }
 
-    /// Deletes the parts of a query without a manifest, which a LIST finds.
+    /// Finds the parts of a query without a manifest by a LIST, and deletes them.
     async fn orphans(&mut self, name: QueryName) -> Result<()> {
         let folder = name.folder(&self.remote.prefix);
         let failed = |error| error::remote("deleted", folder.as_ref(), error);
@@ -120,7 +121,7 @@ impl Vacuum<'_> {
         let mut objects = self.remote.store.list(Some(&folder));
         loop {
             let object = objects.try_next().await.map_err(failed)?;
-            // In batches, as there may be more of them than memory has room for.
+            // Deleted in batches, since the keys of all parts may not fit into memory.
             if object.is_none() || keys.len() == DELETE_KEYS {
                 let some = std::mem::take(&mut keys);
                 delete(self.remote, some.into_iter(), &SpillMeter::default()).await.map_err(failed)?;

@@ -9,15 +9,15 @@ use datafusion_execution::SpillWriter;
 use super::content::{Content, Phase};
 use super::error::to_io;
 
-/// The writer of a file, of which there is one at a time.
+/// The writer of a file. A file has at most one at a time.
 ///
-/// Operators call [`Write::write`] while they are polled, so it does not wait for the network: a
-/// part is handed to other threads. Only when as many uploads as may be are under way does it
-/// block its thread, while the other tasks of that thread go on elsewhere.
+/// Operators call [`Write::write`] while they are polled, so it does not wait for the network:
+/// parts are uploaded by other threads. Only while the maximum number of uploads is in flight does
+/// it block its thread; the thread's other tasks then continue on other threads.
 pub(super) struct Writer {
     content: Arc<Content>,
-    /// The length of the part being filled from which the local disk is tried next, and that when
-    /// too many bytes wait in writers.
+    /// The length of the part being filled at which the local disk is tried next, normally and when
+    /// the parts being filled exceed their limit on memory.
     next_try: usize,
     next_early_try: usize,
     is_open: bool,
@@ -44,8 +44,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Gives the part being filled, which has `filled` bytes, a place if it is long enough for one:
-    /// shorter ones are, when more bytes wait in writers than should.
+    /// Writes or uploads the part being filled, which has `filled` bytes, if it is long enough.
+    /// When the parts being filled exceed their limit on memory, shorter parts are written, too.
     fn place(&mut self, filled: usize) -> Result<()> {
         let tiers = &self.content.tiers;
         let is_over = tiers.is_over_buffers();
@@ -55,7 +55,7 @@ impl Writer {
         }
         if let Err((reason, part)) = self.content.try_disk()? {
             if tiers.remote.is_some() && part.is_none() && !is_for_store {
-                // Not with each write, as a refusal costs a system call.
+                // The disk is not tried again with each write, since that costs a system call.
                 self.next_try = filled + tiers.disk_part;
                 self.next_early_try = filled + tiers.least_disk;
                 return Ok(());
@@ -89,7 +89,7 @@ impl Write for Writer {
         Ok(bytes.len())
     }
 
-    /// Wakes readers; they read also what is in no part yet.
+    /// Wakes readers, which can also read the part that is being filled.
     fn flush(&mut self) -> io::Result<()> {
         self.content.fault.changed.notify_waiters();
         self.content.fault.check().map_err(to_io)
@@ -97,7 +97,7 @@ impl Write for Writer {
 }
 
 impl SpillWriter for Writer {
-    /// Gives the last part a place. Does not wait for uploads; readers get their errors.
+    /// Stores the last part. Does not wait for uploads to end; if one fails, readers get its error.
     fn finish(&mut self) -> Result<()> {
         if self.is_open {
             let placed = self.place_last();

@@ -1,4 +1,4 @@
-//! The memory of one output partition of a join, and what a join of given rows needs.
+//! The memory of one output partition of a join, and estimates of what a join needs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,21 +8,21 @@ use datafusion_execution::TaskContext;
 use datafusion_execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryReservation};
 use parking_lot::Mutex;
 
-/// The memory that one output partition has reserved, and the part of the pool that it may keep
-/// once memory is short.
+/// The memory reservation of one output partition, and the upper bound that applies to it once
+/// memory is short.
 pub(super) struct Budget {
-    /// Locked while it is resized, which is not atomic.
+    /// Locked because resizing is not atomic.
     reservation: Mutex<MemoryReservation>,
-    /// Whether a reservation has failed in any output partition of the same run.
+    /// True once a reservation failed in any output partition of the same run.
     short: Arc<AtomicBool>,
-    /// Bytes that are not exceeded any more once memory is `short`, so that the output partitions
-    /// that came late get some of a pool without shares.
+    /// The upper bound on growth, in bytes, once memory is `short`. It leaves memory to output
+    /// partitions that start late, where the pool itself has no fair shares.
     fair_share: usize,
 }
 
 impl Budget {
-    /// Registers a consumer `name` with the pool of `context`, as one of `count` that share the
-    /// flag `short`.
+    /// Registers a consumer `name` with the pool of `context`. It is one of `count` budgets that
+    /// share the flag `short`.
     pub(super) fn new(name: String, context: &TaskContext, count: usize, short: Arc<AtomicBool>) -> Self {
         let pool = context.memory_pool();
         let fair_share = match pool.memory_limit() {
@@ -33,8 +33,8 @@ impl Budget {
         Self { reservation: Mutex::new(reservation), short, fair_share }
     }
 
-    /// Changes the reservation to `bytes` if that is possible, and returns whether it was. It
-    /// always is when `bytes` are not more than now.
+    /// Resizes the reservation to `bytes` if possible, and returns whether it was. Shrinking always
+    /// succeeds.
     pub(super) fn try_resize(&self, bytes: usize) -> bool {
         let reservation = self.reservation.lock();
         let grows = bytes > reservation.size();
@@ -48,7 +48,7 @@ impl Budget {
         resized
     }
 
-    /// Shrinks the reservation to at most `bytes`.
+    /// Shrinks the reservation to `bytes` if it is larger.
     pub(super) fn shrink_to(&self, bytes: usize) {
         let reservation = self.reservation.lock();
         let more = reservation.size().saturating_sub(bytes);
@@ -58,27 +58,28 @@ impl Budget {
     }
 }
 
-/// Bytes that a `HashJoinExec` needs for its build side, by the settings of a session.
+/// Estimates the memory that a `HashJoinExec` needs for its build side, from the session's
+/// settings.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct JoinMemory {
-    /// Ranges of keys up to this are looked up in an array.
+    /// A range of keys up to this size is looked up in an array instead of a hash table.
     array_range: usize,
-    /// Slots of such an array per row, at most, when the range is larger.
+    /// The maximum number of array slots per row for a larger range.
     array_slots_per_row: usize,
 }
 
-/// Bytes of an entry of the hash table: its hash, the row it leads to, and a control byte.
+/// Bytes of a hash table entry: the hash, the index of the row, and a control byte.
 const TABLE_ENTRY_BYTES: usize = 17;
-/// Bytes per row beside the table: the chain of rows with equal hashes, the hashes while it is
-/// built, and the bit of a row that has a match.
+/// Additional bytes per row: the chain of rows with equal hashes, the hashes while the table is
+/// built, and the bit that marks a row with a match.
 const ROW_BYTES: usize = 4 + 8 + 1;
-/// Bytes of a slot, and of a row, of an array of keys.
+/// Bytes per slot, and per row, of an array of keys.
 const ARRAY_SLOT_BYTES: usize = 4;
-/// Bytes of the hash table itself, with its fields.
+/// Bytes of the hash table's fixed part.
 const TABLE_BYTES: usize = 256;
 
 impl JoinMemory {
-    /// Reads the settings of the perfect hash join from `options`.
+    /// Takes the settings of the perfect hash join from `options`.
     pub(super) fn new(options: &ConfigOptions) -> Self {
         let execution = &options.execution;
         let density = execution.perfect_hash_join_min_key_density;
@@ -86,8 +87,9 @@ impl JoinMemory {
         Self { array_range: execution.perfect_hash_join_small_build_threshold, array_slots_per_row: slots as usize }
     }
 
-    /// Returns the bytes of a join whose build side has `rows` with `bytes` of buffers, without the
-    /// copy of them that it makes.
+    /// Returns the memory of a join in bytes, once its build side is built. The build side has
+    /// `rows` rows, whose buffers take `bytes`; the batches that they are copied from are not
+    /// included.
     pub(super) fn joined(&self, bytes: usize, rows: usize) -> usize {
         if rows == 0 {
             return bytes;
@@ -99,8 +101,8 @@ impl JoinMemory {
         bytes.saturating_add(table.max(array)).saturating_add(rows.saturating_mul(ROW_BYTES))
     }
 
-    /// Returns the bytes of such a join while it is made: as [`Self::joined`], and the rows once
-    /// more, since it copies them into one batch.
+    /// Returns the memory of a join in bytes while its build side is built: as [`Self::joined`],
+    /// and the rows once more, since the join copies them into one batch.
     pub(super) fn building(&self, bytes: usize, rows: usize) -> usize {
         self.joined(bytes, rows).saturating_add(bytes)
     }

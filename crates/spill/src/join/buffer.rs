@@ -1,4 +1,4 @@
-//! The rows of one partition: in memory, and in a file once they were spilled.
+//! The rows of one partition: in memory, and in a file once the partition was spilled.
 
 use arrow::compute::concat_batches;
 use arrow::record_batch::RecordBatch;
@@ -8,7 +8,7 @@ use datafusion_physical_plan::spill::get_record_batch_memory_size;
 
 use super::file::{FILE_BATCH_BYTES, FileWriter, SpilledRows};
 
-/// Batches in memory, with what they add up to.
+/// Batches in memory, with their total number of rows and bytes.
 #[derive(Default)]
 struct Rows {
     batches: Vec<RecordBatch>,
@@ -24,15 +24,15 @@ impl Rows {
     }
 }
 
-/// The rows of one partition of one side.
+/// The rows of one partition of one side of a join.
 ///
-/// Small batches are gathered until they make one of a reasonable size. As long as the partition is
-/// resident such batches stay in memory; after [`Self::spill`] they go to its file.
+/// Small batches are collected and combined into larger ones. In a resident partition the combined
+/// batches stay in memory; after [`Self::spill`] they are written to the partition's file.
 #[derive(Default)]
 pub(super) struct PartitionBuffer {
-    /// Small batches that are gathered.
+    /// Small batches that are not yet combined.
     gathered: Rows,
-    /// Batches of a reasonable size of a resident partition.
+    /// Combined batches of a resident partition.
     resident: Rows,
     file: Option<FileWriter>,
 }
@@ -43,18 +43,18 @@ impl PartitionBuffer {
         self.file.is_some()
     }
 
-    /// Bytes of rows in memory, of a resident partition as of a spilled one.
+    /// Returns the bytes of rows in memory, whether or not the partition is spilled.
     pub(super) fn bytes(&self) -> usize {
         self.gathered.bytes + self.resident.bytes
     }
 
-    /// Rows in memory.
+    /// Returns the number of rows in memory.
     pub(super) fn rows(&self) -> usize {
         self.gathered.rows + self.resident.rows
     }
 
-    /// Adds `batch`; it becomes part of one of `batch_size` rows, or of about the size of a batch
-    /// in a file.
+    /// Adds `batch`. Batches are combined when they have `batch_size` rows or about the size of a
+    /// batch in a file.
     pub(super) fn push(&mut self, batch: RecordBatch, batch_size: usize) -> Result<()> {
         self.gathered.push(batch);
         if self.gathered.rows >= batch_size || self.gathered.bytes >= FILE_BATCH_BYTES {
@@ -63,7 +63,7 @@ impl PartitionBuffer {
         Ok(())
     }
 
-    /// Moves the gathered rows to the file, or to the resident batches.
+    /// Combines the collected batches, and moves the result to the file or to the resident batches.
     pub(super) fn settle(&mut self) -> Result<()> {
         let mut gathered = std::mem::take(&mut self.gathered);
         let batch = match gathered.batches.len() {
@@ -81,7 +81,8 @@ impl PartitionBuffer {
         }
     }
 
-    /// Writes all rows in memory to the file, which is created by `manager` if there is none.
+    /// Writes all rows in memory to the file, which `manager` creates if there is none. Errors name
+    /// it `what`.
     pub(super) fn spill(&mut self, manager: &SpillManager, what: &str) -> Result<()> {
         let file = match &mut self.file {
             Some(file) => file,
@@ -93,7 +94,7 @@ impl PartitionBuffer {
         self.settle()
     }
 
-    /// Ends the partition: returns its rows in a file, or else those in memory.
+    /// Ends the partition. Returns its rows in a file if it was spilled, and otherwise in memory.
     pub(super) fn finish(mut self) -> Result<Finished> {
         self.settle()?;
         match self.file {

@@ -1,4 +1,4 @@
-//! The build side: read into memory, and distributed over partitions when it does not fit.
+//! The build side: it is read into memory, and partitioned by hash if it does not fit.
 
 use arrow::record_batch::RecordBatch;
 use datafusion_common::Result;
@@ -12,12 +12,12 @@ use super::file::SpilledRows;
 use super::partition::{PARTITIONS, Partitioner, each_its_own};
 use super::spec::Task;
 
-/// A build side that was read wholly. The memory to make a hash join of the rows in memory is
-/// reserved.
+/// A build side that was read completely. The memory to build a hash table from the rows in memory
+/// is reserved.
 pub(super) enum Build {
     /// All of it is in memory.
     Fits(BuildRows),
-    /// It was distributed over partitions.
+    /// It was partitioned by hash, and some partitions were spilled.
     Partitioned(PartitionedBuild),
 }
 
@@ -30,30 +30,30 @@ pub(super) struct BuildRows {
     pub(super) bytes: usize,
 }
 
-/// A build side of which some partitions are in files.
+/// A build side of which some partitions were spilled to files.
 pub(super) struct PartitionedBuild {
-    /// The rows of all partitions that have no file.
+    /// The rows of all partitions that were not spilled.
     pub(super) resident: BuildRows,
-    /// The rows of each partition in a file.
+    /// For each partition, its rows in a file; `None` if it was not spilled.
     pub(super) spilled: Vec<Option<SpilledRows>>,
 }
 
 impl PartitionedBuild {
-    /// Rows in memory and files together.
+    /// Returns the number of rows in memory and files together.
     pub(super) fn rows(&self) -> usize {
         self.resident.rows + self.spilled.iter().flatten().map(|spilled| spilled.rows).sum::<usize>()
     }
 
-    /// Returns the same files once more, without the rows in memory.
+    /// Returns a copy that shares the files and has no rows in memory.
     pub(super) fn clone_of_files(&self) -> Self {
         Self { resident: BuildRows::default(), spilled: self.spilled.clone() }
     }
 }
 
-/// Reads the build side `input` until its end. When memory ends, its rows are distributed over the
-/// partitions of `level`, and the largest partitions go to files until the rest fits.
+/// Reads the build side `input` to its end. If it does not fit into memory, its rows are
+/// partitioned by the hash of `level`, and the largest partitions are spilled until the rest fits.
 ///
-/// `window` bytes are reserved beside it, for the readers of files, as far as there is memory.
+/// In addition, `window` bytes are reserved for the readers of files, if there is memory.
 pub(super) async fn read_build(
     task: &Task,
     mut input: SendableRecordBatchStream,
@@ -79,7 +79,7 @@ pub(super) async fn read_build(
     Ok(Build::Fits(build))
 }
 
-/// Distributes the rows `read` and those left of `input`.
+/// Partitions the rows that were already `read` and the rest of `input`.
 async fn partition_build(
     task: &Task,
     read: Vec<RecordBatch>,
@@ -88,7 +88,7 @@ async fn partition_build(
     window: usize,
 ) -> Result<PartitionedBuild> {
     let mut partitions = Partitions::new(task, level, window);
-    // What is reserved is enough for a copy of what was read.
+    // The memory reserved so far suffices for a copy of the rows that were read.
     for batch in read {
         partitions.add(&batch)?;
     }
@@ -101,7 +101,7 @@ async fn partition_build(
     partitions.finish()
 }
 
-/// The partitions of a build side that is being read.
+/// The hash partitions of a build side that is being read.
 struct Partitions<'a> {
     task: &'a Task,
     partitioner: Partitioner,
@@ -126,14 +126,14 @@ impl<'a> Partitions<'a> {
         Ok(())
     }
 
-    /// Reserves the memory of the rows in memory, after writing the largest partitions to their
-    /// files until there is enough. The buffer of a spilled partition counts as one.
+    /// Reserves memory for the rows that are held, and spills the largest partitions until that
+    /// succeeds. Batches that a spilled partition still collects count, too.
     fn make_room(&mut self) -> Result<()> {
         while !self.task.budget.try_resize(self.needed()) {
             let largest = self.buffers.iter_mut().max_by_key(|buffer| buffer.bytes());
             match largest {
                 Some(buffer) if buffer.bytes() > 0 => buffer.spill(&self.task.build_files, "build side of a join")?,
-                // Nothing is in memory; readers go on without a reserve.
+                // Nothing is left in memory. Readers go on without a reservation.
                 _ => {
                     self.task.budget.shrink_to(0);
                     break;
@@ -153,7 +153,7 @@ impl<'a> Partitions<'a> {
     }
 
     fn finish(mut self) -> Result<PartitionedBuild> {
-        // Gathered batches change their size a little when they become one.
+        // Combining collected batches changes their size a little.
         for buffer in &mut self.buffers {
             buffer.settle()?;
         }
@@ -174,7 +174,7 @@ impl<'a> Partitions<'a> {
     }
 }
 
-/// Writes all of `build` to files, by the partitions of level 0.
+/// Writes all of `build` to files, partitioned by the hash of level 0.
 pub(super) fn spill_all(task: &Task, build: PartitionedBuild) -> Result<PartitionedBuild> {
     let mut partitioner = Partitioner::new(task.spec.build_keys(), 0);
     let mut buffers: Vec<_> = (0..PARTITIONS).map(|_| PartitionBuffer::default()).collect();

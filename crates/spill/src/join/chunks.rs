@@ -1,11 +1,11 @@
-//! Joins of rows that no hash distributes, such as those of one key: in chunks that fit into
-//! memory.
+//! Joins of pairs that hashing cannot make smaller, such as rows with a single key: in chunks that
+//! fit into memory.
 //!
-//! A hash table is made of one chunk after the other, and the other side is read again for each.
-//! This is right where each row of the chunked side can be treated alone: all that is known of it
-//! is whether it has a match, and the whole other side has been seen by then. So it is the build
-//! side of inner and left joins that is chunked, and the probe side of right ones. A full join is a
-//! left join, and after it the rows of the probe side without a match.
+//! A hash table is built for one chunk of a side after the other, and the other side is read again
+//! for each chunk. That is correct if each row of the chunked side can be processed independently:
+//! its output depends only on its matches, and the whole other side is read for its chunk. So inner
+//! and left joins chunk the build side, and right joins the probe side. A full join is a left join,
+//! followed by the rows of the probe side without a match.
 
 use arrow::array::new_null_array;
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
@@ -20,7 +20,7 @@ use super::input::stream_of;
 use super::output::Output;
 use super::spec::{JoinSpec, Task};
 
-/// Joins the rows of `build` and `probe`, where none of `probe` means that it has no rows.
+/// Joins the rows of `build` and `probe`; `probe` is `None` if it has no rows.
 pub(super) async fn join_in_chunks(
     task: &Task,
     build: SpilledRows,
@@ -87,7 +87,7 @@ pub(super) async fn join_in_chunks(
     }
 }
 
-/// Returns the rows of a full join for `probe` rows without a match.
+/// Returns the output rows of a full join for `probe` rows without a match.
 fn without_match(spec: &JoinSpec, probe: &RecordBatch) -> Result<RecordBatch> {
     let rows = probe.num_rows();
     let join = spec.template();
@@ -102,13 +102,13 @@ fn without_match(spec: &JoinSpec, probe: &RecordBatch) -> Result<RecordBatch> {
     }
 }
 
-/// The chunks of a file: as many rows as fit into memory, and at least one batch of the file.
+/// Reads a file in chunks: as many rows as fit into memory, and at least one batch of the file.
 struct Chunks<'a> {
     task: &'a Task,
     rows: Fuse<SendableRecordBatchStream>,
-    /// The first batch of the next chunk.
+    /// The first batch of the next chunk, if it was already read.
     next: Option<RecordBatch>,
-    /// Bytes that are reserved for reading beside a chunk.
+    /// The number of bytes reserved for reading files, in addition to a chunk.
     window: usize,
 }
 
@@ -117,8 +117,8 @@ impl<'a> Chunks<'a> {
         Ok(Self { task, rows: rows.read()?.fuse(), next: None, window })
     }
 
-    /// Reads the next chunk and returns what `join` makes of it; none at the end of the file. What
-    /// was returned before must be done with.
+    /// Reads the next chunk and passes it to `join`, whose result is returned; `None` at the end of
+    /// the file. Expects that the stream returned before has ended, since its memory is released.
     async fn next(
         &mut self,
         join: impl FnOnce(Vec<RecordBatch>) -> Result<SendableRecordBatchStream>,

@@ -1,4 +1,4 @@
-//! The operator: a `HashJoinExec` that spills.
+//! The hash join operator that spills.
 
 use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
@@ -24,35 +24,35 @@ use parking_lot::Mutex;
 use super::run::{Run, check};
 use crate::show_expected;
 
-/// A hash join that spills: as the `HashJoinExec` that it is made of while the build side (left)
-/// fits into memory, and joining partitions of both sides from files when it does not.
+/// A hash join that spills. While the build side (left) fits into memory, it is the `HashJoinExec`
+/// that it wraps; otherwise it joins partitions of both sides from files.
 ///
-/// It has the same children, output partitions and metrics, and `spill_count`, `spilled_bytes` and
-/// `spilled_rows` beside them. It differs in that its output has no order, since rows of spilled
-/// partitions come last. So it must take the place of a `HashJoinExec` before orders are enforced,
-/// or where none is asked for.
+/// It has the same children, output partitions and metrics, and in addition `spill_count`,
+/// `spilled_bytes` and `spilled_rows`. Unlike a `HashJoinExec`, its output has no ordering, since
+/// rows of spilled partitions come last. So it must replace a `HashJoinExec` before orderings are
+/// enforced, or where no ordering is required.
 ///
-/// A dynamic filter is made as by the `HashJoinExec`; it keeps all rows of output partitions whose
-/// build side has spilled. With a shared build side (`PartitionMode::CollectLeft`) that has spilled,
-/// joins that put out rows of the build side put out everything in partition 0.
+/// A dynamic filter is built as in the `HashJoinExec`, but it passes all rows for output partitions
+/// whose build side has spilled. If a shared build side (`PartitionMode::CollectLeft`) has spilled,
+/// joins that emit rows of the build side emit their whole output in partition 0.
 ///
-/// All memory beyond a few batches is reserved from the pool of the task; where the pool gives
-/// nothing at all, rows go to files at once and are joined in small chunks, so that no join fails
-/// for want of memory.
+/// All memory beyond a few batches is reserved from the task's pool. If the pool grants nothing at
+/// all, rows are spilled at once and joined in small chunks, so that no join fails for lack of
+/// memory.
 #[derive(Debug)]
 pub struct HybridHashJoinExec {
     join: Arc<HashJoinExec>,
     properties: Arc<PlanProperties>,
     current: Mutex<Option<Current>>,
-    /// The metrics of what was done in memory, of each run.
+    /// The metrics of the joins in memory, for each run.
     in_memory: Mutex<Vec<MetricsSet>>,
-    /// The metrics of what was done with files.
+    /// The metrics of spilling.
     metrics: ExecutionPlanMetricsSet,
-    /// Bytes of the build side that are expected not to fit into memory.
+    /// The number of bytes of the build side that are expected to be spilled.
     expected_spill: Option<usize>,
 }
 
-/// The run that the partitions belong to which are executed next.
+/// The run whose remaining partitions are executed next.
 struct Current {
     run: Arc<Run>,
     executed: Vec<bool>,
@@ -65,12 +65,13 @@ impl fmt::Debug for Current {
 }
 
 impl HybridHashJoinExec {
-    /// Makes an operator that computes `join`, whose dynamic filter it keeps.
+    /// Creates an operator that computes `join`, with its dynamic filter.
     ///
     /// # Errors
     ///
-    /// Fails for a null-aware anti join (`NOT IN`), whose result depends on the whole probe side,
-    /// and in `PartitionMode::Auto`, which does not occur after planning. See [`Self::supports`].
+    /// Returns an error for a null-aware anti join (`NOT IN`), whose result depends on the whole
+    /// probe side, and for `PartitionMode::Auto`, which does not occur after planning. See
+    /// [`Self::supports`].
     pub fn try_new(join: Arc<HashJoinExec>) -> Result<Self> {
         check(&join)?;
         let properties = join.properties();
@@ -87,7 +88,8 @@ impl HybridHashJoinExec {
         })
     }
 
-    /// The same operator, which shows that `bytes` of its build side are expected to be spilled.
+    /// Returns the operator with an estimate, shown in plans, of the `bytes` of its build side that
+    /// will be spilled.
     #[must_use]
     pub fn with_expected_spill(self, bytes: Option<usize>) -> Self {
         Self { expected_spill: bytes, ..self }
@@ -98,7 +100,7 @@ impl HybridHashJoinExec {
         check(join).is_ok()
     }
 
-    /// The join that is computed.
+    /// Returns the wrapped join.
     pub fn hash_join(&self) -> &Arc<HashJoinExec> {
         &self.join
     }
@@ -107,7 +109,7 @@ impl HybridHashJoinExec {
         Ok(Arc::new(Self::try_new(Arc::new(join))?))
     }
 
-    /// Returns `plan` with this operator in place of a `HashJoinExec` at its top, or below that.
+    /// Replaces a `HashJoinExec` at the top of `plan`, or directly below it, by this operator.
     fn in_place(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
         if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
             return Self::over(join.builder().build()?);
@@ -125,10 +127,10 @@ impl HybridHashJoinExec {
         }
     }
 
-    /// Returns the run that `partition` is to be executed in, with its number.
+    /// Returns the run in which to execute `partition`, and the run's number.
     ///
-    /// A run is kept until all its partitions were executed, and from then on by their streams, so
-    /// that its memory is free when they end.
+    /// A run is held here until all of its partitions were executed. After that only their streams
+    /// hold it, so its memory is freed when they end.
     fn run_for(&self, partition: usize, context: &Arc<TaskContext>) -> Result<(Arc<Run>, usize)> {
         let mut current = self.current.lock();
         let mut in_memory = self.in_memory.lock();
@@ -151,7 +153,7 @@ impl HybridHashJoinExec {
     }
 }
 
-/// What a `HashJoinExec` shows of itself.
+/// Displays a `HashJoinExec` as that displays itself.
 struct Shown<'a>(&'a HashJoinExec, DisplayFormatType);
 
 impl Display for Shown<'_> {

@@ -8,17 +8,17 @@ use datafusion_execution::{SendableRecordBatchStream, SpillFile};
 use datafusion_physical_plan::SpillManager;
 use datafusion_physical_plan::spill::get_record_batch_memory_size;
 
-/// Bytes of a batch in a file, about: larger batches are written in several, so that a reader holds
-/// little.
+/// The approximate maximum size of a batch in a file, in bytes. Larger batches are written in
+/// pieces, so that a reader needs little memory.
 pub(super) const FILE_BATCH_BYTES: usize = 256 << 10;
 
-/// What is done to a file that is being written.
+/// An operation on a file that is being written.
 enum Step<'a> {
     Append(&'a RecordBatch),
     Finish,
 }
 
-/// An open file. DataFusion does not export the type of one, so it is a function.
+/// A function that writes to an open file. DataFusion does not export the file's type.
 type OpenFile = Box<dyn FnMut(Step<'_>) -> Result<Option<Arc<dyn SpillFile>>> + Send>;
 
 /// A spill file that is being written.
@@ -31,7 +31,7 @@ pub(super) struct FileWriter {
 }
 
 impl FileWriter {
-    /// Creates a file through `manager`; `what` names it in errors.
+    /// Creates a file through `manager`. Errors name it `what`.
     pub(super) fn create(manager: &SpillManager, what: &str) -> Result<Self> {
         let mut file = manager.create_in_progress_file(what)?;
         let file: OpenFile = Box::new(move |step| match step {
@@ -41,7 +41,7 @@ impl FileWriter {
         Ok(Self { manager: manager.clone(), file, rows: 0, bytes: 0, batch_bytes: 0 })
     }
 
-    /// Appends the rows of `batch`, in several batches if it is large.
+    /// Appends the rows of `batch`, in several pieces if it is large.
     pub(super) fn append(&mut self, batch: &RecordBatch) -> Result<()> {
         let rows = batch.num_rows();
         if rows == 0 {
@@ -59,7 +59,7 @@ impl FileWriter {
         Ok(())
     }
 
-    /// Ends the file. At least one row must have been appended.
+    /// Ends the file. Expects that at least one row was appended.
     pub(super) fn finish(mut self) -> Result<SpilledRows> {
         match (self.file)(Step::Finish)? {
             Some(file) => Ok(SpilledRows {
@@ -81,14 +81,14 @@ pub(super) struct SpilledRows {
     file: Arc<dyn SpillFile>,
     /// Rows in the file.
     pub(super) rows: usize,
-    /// Bytes of memory of all rows.
+    /// The size of all rows in memory, in bytes.
     pub(super) bytes: usize,
-    /// Bytes of memory of the largest batch, about.
+    /// The approximate size of the largest batch in memory, in bytes.
     pub(super) batch_bytes: usize,
 }
 
 impl SpilledRows {
-    /// Reads the file from its start, in the order of writing, a batch at a time.
+    /// Reads the file from its start, one batch at a time, in the order of writing.
     pub(super) fn read(&self) -> Result<SendableRecordBatchStream> {
         self.manager.read_spill_as_stream_unbuffered(Arc::clone(&self.file), None)
     }

@@ -1,4 +1,4 @@
-//! Inputs of a `HashJoinExec` that are streams handed to it while it runs.
+//! Inputs of a `HashJoinExec` whose streams are set while it runs.
 
 use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
@@ -15,22 +15,23 @@ use datafusion_physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Plan
 use futures::{StreamExt, TryStreamExt, stream};
 use parking_lot::Mutex;
 
-/// An input whose partitions are streams set by [`Self::set`], each once, before it is polled.
+/// An input whose partitions are streams. Each must be set once, by [`Self::set`], before it is
+/// polled.
 pub(super) struct StreamInput {
     properties: Arc<PlanProperties>,
-    /// The plan that the streams are of, for those who look for its dynamic filters.
+    /// The plan whose output the streams are, for code that looks for dynamic filters in it.
     plan: Option<Arc<dyn ExecutionPlan>>,
     streams: Arc<[Mutex<Option<SendableRecordBatchStream>>]>,
 }
 
 impl StreamInput {
-    /// Makes an input in place of `plan`, with its partitions and properties.
+    /// Creates an input that replaces `plan`, with the same partitions and properties.
     pub(super) fn in_place_of(plan: &Arc<dyn ExecutionPlan>) -> Arc<Self> {
         let properties = Arc::clone(plan.properties());
         Arc::new(Self::new(properties, Some(Arc::clone(plan))))
     }
 
-    /// Makes an input of one partition with `schema`.
+    /// Creates an input with one partition and this `schema`.
     pub(super) fn single(schema: SchemaRef) -> Arc<Self> {
         let properties = PlanProperties::new(
             EquivalenceProperties::new(schema),
@@ -53,13 +54,13 @@ impl StreamInput {
         }
     }
 
-    /// Sets a stream of `batches` for `partition`, which gives them away one by one.
+    /// Sets a stream of `batches` for `partition`. The stream drops each batch after returning it.
     pub(super) fn set_batches(&self, partition: usize, batches: Vec<RecordBatch>) {
         self.set(partition, stream_of(self.schema(), batches));
     }
 }
 
-/// Makes a stream of `batches` with `schema`.
+/// Creates a stream of `batches` with `schema`.
 pub(super) fn stream_of(schema: SchemaRef, batches: Vec<RecordBatch>) -> SendableRecordBatchStream {
     Box::pin(RecordBatchStreamAdapter::new(schema, stream::iter(batches).map(Ok)))
 }
@@ -112,7 +113,7 @@ impl ExecutionPlan for StreamInput {
     }
 }
 
-/// Returns `stream`, before whose first poll `action` is done.
+/// Returns `stream`, which calls `action` before it is first polled.
 pub(super) fn on_first_poll(
     stream: SendableRecordBatchStream,
     action: impl FnOnce() + Send + 'static,

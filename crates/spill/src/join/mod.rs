@@ -1,19 +1,19 @@
 //! A hash join that spills partitions of both sides when its build side does not fit into memory.
 //!
-//! [`HybridHashJoinExec`] wraps a `HashJoinExec`. Each output partition first consumes its build
-//! side. If the side fits into memory, the rest is the wrapped join, with its dynamic filter. If
-//! not, the rows are distributed over partitions by a hash of their keys; partitions that do not
-//! fit go to files, and so do the rows of the probe side that belong to them. What has stayed in
-//! memory is joined while the probe side is read, and each pair of files afterwards: by the same
-//! means with another hash, or in chunks where a hash cannot make it smaller.
+//! [`HybridHashJoinExec`] wraps a `HashJoinExec`. Each output partition first reads its build side.
+//! If that fits into memory, the wrapped join does the rest, with its dynamic filter. If not, the
+//! rows are partitioned by a hash of their keys; partitions that do not fit are spilled to files,
+//! as are the rows of the probe side that belong to them. The partitions that stayed in memory are
+//! joined while the probe side is read. Afterwards each pair of files is joined: in the same way
+//! with another hash, or in chunks if hashing cannot make it smaller.
 //!
-//! - `exec` is the operator, `run` one execution of it: what its output partitions share, and what
-//!   each of them does.
-//! - `build` reads a build side into memory and files, `probe` distributes a probe side likewise.
-//! - `pairs` joins pairs of files, `chunks` those that no hash makes smaller.
-//! - `spec` makes the `HashJoinExec` of a part of the rows; its inputs are streams (`input`).
-//! - `partition` distributes rows by a hash, `buffer` holds the rows of one partition in memory and
-//!   in its file (`file`), and `budget` counts the memory.
+//! - `exec` has the operator, and `run` one execution of it: the state that its output partitions
+//!   share, and the work of each of them.
+//! - `build` reads a build side into memory and files, and `probe` partitions a probe side.
+//! - `pairs` joins pairs of files, and `chunks` those that hashing cannot make smaller.
+//! - `spec` creates the `HashJoinExec` for a part of the rows; its inputs are streams (`input`).
+//! - `partition` partitions rows by a hash, `buffer` holds the rows of one partition in memory and
+//!   in its file (`file`), and `budget` accounts for memory.
 
 mod budget;
 mod buffer;

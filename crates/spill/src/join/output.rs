@@ -7,17 +7,17 @@ use datafusion_execution::{SendableRecordBatchStream, TryEmitter};
 use datafusion_physical_plan::metrics::{BaselineMetrics, RecordOutput};
 use futures::TryStreamExt;
 
-/// Where the joins of all parts of a partition put their rows.
+/// The sink of one output partition, to which the joins of all of its parts send their rows.
 pub(super) struct Output {
     emitter: TryEmitter<RecordBatch, DataFusionError>,
     schema: SchemaRef,
-    /// Rows that may still be put out.
+    /// The number of rows that may still be emitted.
     rest: usize,
     metrics: BaselineMetrics,
 }
 
 impl Output {
-    /// Puts out at most `fetch` rows through `emitter`, with `schema`.
+    /// Creates an output that emits at most `fetch` rows with `schema` through `emitter`.
     pub(super) fn new(
         emitter: TryEmitter<RecordBatch, DataFusionError>,
         schema: SchemaRef,
@@ -27,13 +27,13 @@ impl Output {
         Self { emitter, schema, rest: fetch.unwrap_or(usize::MAX), metrics }
     }
 
-    /// Returns whether no more rows are wanted.
+    /// Returns whether the limit is reached.
     pub(super) fn is_done(&self) -> bool {
         self.rest == 0
     }
 
-    /// Puts out the rows of `stream` until it ends or no more are wanted. Its columns are those of
-    /// the output; their nullability may differ.
+    /// Emits the rows of `stream` until it ends or the limit is reached. The columns must be those
+    /// of the output, but their nullability may differ.
     pub(super) async fn emit_all(&mut self, mut stream: SendableRecordBatchStream) -> Result<()> {
         while !self.is_done() {
             match stream.try_next().await? {
@@ -44,7 +44,7 @@ impl Output {
         Ok(())
     }
 
-    /// Puts out the rows of `batch` that are still wanted.
+    /// Emits the rows of `batch`, up to the limit.
     pub(super) async fn emit(&mut self, batch: RecordBatch) -> Result<()> {
         let rows = batch.num_rows().min(self.rest);
         if rows == 0 {

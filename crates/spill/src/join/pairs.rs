@@ -1,4 +1,4 @@
-//! Joins of pairs of files: the rows of one partition of both sides.
+//! Joins of pairs of files: the spilled rows of one partition of both sides.
 
 use std::sync::Arc;
 
@@ -15,23 +15,25 @@ use super::partition::LEVELS;
 use super::probe::{ProbeRouter, resident_rows};
 use super::spec::Task;
 
-/// The rows of one partition of both sides.
+/// The spilled rows of one partition of both sides.
 struct Pair {
     build: SpilledRows,
-    /// None if there are no rows.
+    /// The rows of the probe side; `None` if there are none.
     probe: Option<SpilledRows>,
-    /// The level whose hash its rows are distributed by next; [`LEVELS`] if by none.
+    /// The level of the hash by which to partition the rows next; [`LEVELS`] if hashing does not
+    /// help.
     level: usize,
 }
 
-/// Joins the rows of `build`, which were distributed by the hash of level 0, with those of `probe`.
+/// Joins the rows of `build`, which are partitioned by the hash of level 0, with those of `probe`.
 pub(super) async fn join_spilled(
     task: &Task,
     build: PartitionedBuild,
     probe: SendableRecordBatchStream,
     output: &mut Output,
 ) -> Result<()> {
-    // A stack, so that there are few files: those of a partition are joined before the next one.
+    // A stack keeps the number of files low: the pairs of one partition are joined before the next
+    // one.
     let mut pairs = join_resident(task, build, probe, 0, output).await?;
     while let Some(pair) = pairs.pop() {
         if output.is_done() {
@@ -43,7 +45,7 @@ pub(super) async fn join_spilled(
     Ok(())
 }
 
-/// Joins one pair, or distributes its rows and returns the pairs that are left to do.
+/// Joins one pair, or partitions its rows further and returns the pairs that remain to be joined.
 async fn join_pair(task: &Task, pair: Pair, output: &mut Output) -> Result<Vec<Pair>> {
     let Pair { build, probe, level } = pair;
     let probe = match probe {
@@ -69,8 +71,8 @@ async fn join_pair(task: &Task, pair: Pair, output: &mut Output) -> Result<Vec<P
     }
 }
 
-/// Joins the rows of `build`, which are in memory, with those of `probe`; `window` bytes stay
-/// reserved beside the join.
+/// Joins the rows of `build`, which are in memory, with those of `probe`. During the join, `window`
+/// bytes stay reserved for reading files.
 async fn join_rows(
     task: &Task,
     build: BuildRows,
@@ -85,7 +87,8 @@ async fn join_rows(
 }
 
 /// Joins the resident partitions of `build` with their rows of `probe`, and returns the pairs of
-/// files of the others. `level` is the one whose hash the rows of `build` were distributed by.
+/// files of the spilled partitions. `level` is the level of the hash by which `build` is
+/// partitioned.
 async fn join_resident(
     task: &Task,
     build: PartitionedBuild,
@@ -106,12 +109,13 @@ async fn join_resident(
 
     let mut router = router.lock().await;
     router.release_joined()?;
-    // The join may have ended early: then it needs none of the rows that are left.
+    // If the join ended early, it does not need the remaining resident rows.
     while router.next_resident().await?.is_some() {}
     let probe = router.finish()?;
     let pairs = spilled.into_iter().zip(probe).filter_map(|(build, probe)| {
         let build = build?;
-        // Rows with one key stay together by every hash.
+        // Rows with equal keys stay together with every hash, so the pair may not have become
+        // smaller.
         let smaller = build.rows <= rows / 4 * 3;
         let level = if smaller { level + 1 } else { LEVELS };
         Some(Pair { build, probe, level })
@@ -119,7 +123,7 @@ async fn join_resident(
     Ok(pairs.collect())
 }
 
-/// Whether a join of this kind puts out rows of the build side that match no row.
+/// Returns whether a join of this type emits rows of the build side without a match.
 fn puts_out_unmatched_build_rows(join_type: JoinType) -> bool {
     matches!(join_type, JoinType::Left | JoinType::Full | JoinType::LeftAnti | JoinType::LeftMark)
 }

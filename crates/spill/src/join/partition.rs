@@ -1,4 +1,4 @@
-//! Distribution of rows over partitions by a hash of their join keys.
+//! Hash partitioning of rows by their join keys.
 
 use std::sync::Arc;
 
@@ -10,19 +10,20 @@ use datafusion_common::Result;
 use datafusion_common::hash_utils::{RandomState, create_hashes};
 use datafusion_physical_expr::PhysicalExprRef;
 
-/// Partitions that the rows of a join are distributed over at one level.
+/// The number of partitions at one level.
 pub(super) const PARTITIONS: usize = 16;
 
-/// Levels of partitions within partitions. Each has a seed of its own, which differ from those of
-/// DataFusion's repartitioning (0) and hash tables, so that rows that have met there part here.
+/// The number of levels of partitions within partitions. Each level has a separate hash seed. The
+/// seeds differ from those of DataFusion's repartitioning (0) and hash tables, so that rows with
+/// equal hashes there are still spread here.
 pub(super) const LEVELS: usize = LEVEL_SEEDS.len();
 
 const LEVEL_SEEDS: [u64; 3] = [0x6a09_e667_f3bc_c908, 0xbb67_ae85_84ca_a73b, 0x3c6e_f372_fe94_f82b];
 
-/// Distributes the rows of one side of a join by the values of `keys`.
+/// Partitions the rows of one side of a join by the hash of `keys`.
 ///
-/// Both sides agree since DataFusion hashes equal values equally, NULL included: rows whose key is
-/// NULL are in one partition, where they match or not as the join says.
+/// Both sides agree, since DataFusion hashes equal values equally, including NULL. Rows with a NULL
+/// key are in one partition, where they match or not as the join specifies.
 pub(super) struct Partitioner {
     keys: Vec<PhysicalExprRef>,
     state: RandomState,
@@ -30,17 +31,16 @@ pub(super) struct Partitioner {
 }
 
 impl Partitioner {
-    /// Makes the partitioner of a `level` below [`LEVELS`].
+    /// Creates the partitioner of a `level`, which must be below [`LEVELS`].
     pub(super) fn new(keys: Vec<PhysicalExprRef>, level: usize) -> Self {
         let state = RandomState::with_seed(LEVEL_SEEDS[level % LEVELS]);
         Self { keys, state, hashes: vec![] }
     }
 
-    /// Splits `batch` into the rows of each target: a row of partition `p` goes to `targets[p]`,
-    /// and the result has a batch for each target up to the largest, or none where there are no
-    /// rows.
+    /// Splits `batch` by target: a row of partition `p` goes to the target `targets[p]`.
     ///
-    /// The batches are compact: none keeps the buffers of `batch` alive.
+    /// The result has an element for each target up to the largest; `None` if the target gets no
+    /// rows. The batches do not keep the buffers of `batch` alive.
     pub(super) fn split(
         &mut self,
         batch: &RecordBatch,
@@ -61,12 +61,12 @@ impl Partitioner {
     }
 }
 
-/// The partition of a hash, by its upper bits.
+/// Returns the partition of a hash, by its upper bits.
 fn partition_of(hash: u64) -> usize {
     ((u128::from(hash) * PARTITIONS as u128) >> 64) as usize
 }
 
-/// The targets where each partition is its own.
+/// Returns targets that map each partition to itself.
 pub(super) fn each_its_own() -> [usize; PARTITIONS] {
     std::array::from_fn(|partition| partition)
 }
@@ -79,7 +79,8 @@ fn take_rows(batch: &RecordBatch, rows: Vec<u32>) -> Result<RecordBatch> {
     Ok(RecordBatch::try_new_with_options(batch.schema(), columns, &options)?)
 }
 
-/// Copies the data of views, which otherwise share the buffers that they were taken of.
+/// Copies the data of view arrays, which would otherwise keep the buffers of the original array
+/// alive.
 fn compact_views(array: ArrayRef) -> ArrayRef {
     match array.data_type() {
         DataType::Utf8View => Arc::new(array.as_string_view().gc()),

@@ -1,4 +1,5 @@
-//! The probe side of a build side that has spilled: rows of spilled partitions go to files, too.
+//! The probe side for a build side that has spilled: rows of spilled partitions are written to
+//! files.
 
 use std::sync::Arc;
 
@@ -14,23 +15,24 @@ use super::file::SpilledRows;
 use super::partition::{PARTITIONS, Partitioner};
 use super::spec::Task;
 
-/// Distributes the rows of a probe side: those of resident partitions are handed out, those of
-/// spilled ones are written to files.
+/// Partitions the rows of a probe side. Rows of resident partitions are returned, rows of spilled
+/// partitions are written to files.
 pub(super) struct ProbeRouter {
     task: Task,
     probe: SendableRecordBatchStream,
     partitioner: Partitioner,
-    /// Where the rows of each partition go: to the buffer of the same number, or beyond them.
+    /// The target of each partition: the buffer with the same index if it is spilled, and otherwise
+    /// an index after all buffers.
     targets: [usize; PARTITIONS],
-    /// The buffers of spilled partitions; those of others stay empty.
+    /// The buffers of spilled partitions. Those of resident partitions stay empty.
     buffers: Vec<PartitionBuffer>,
-    /// Bytes that are reserved beside the buffers: the join of the resident partitions.
+    /// Bytes that are reserved in addition to the buffers, for the join of the resident partitions.
     joined: usize,
 }
 
 impl ProbeRouter {
-    /// Makes a router for the rows of `probe`, with the partitions of `level`, of which those with
-    /// `spilled` rows have files.
+    /// Creates a router for the rows of `probe`, partitioned by the hash of `level`. The partitions
+    /// with rows in `spilled` are the spilled ones.
     pub(super) fn new(
         task: &Task,
         probe: SendableRecordBatchStream,
@@ -49,7 +51,7 @@ impl ProbeRouter {
         }
     }
 
-    /// Reads on until there are rows of resident partitions, and returns them; none at the end.
+    /// Reads until there are rows of resident partitions, and returns them; `None` at the end.
     pub(super) async fn next_resident(&mut self) -> Result<Option<RecordBatch>> {
         while let Some(batch) = self.probe.try_next().await? {
             let pieces = self.partitioner.split(&batch, &self.targets)?;
@@ -75,7 +77,7 @@ impl ProbeRouter {
         Ok(None)
     }
 
-    /// Reserves the memory of the buffers, after writing the largest until there is enough.
+    /// Reserves memory for the buffers, and spills the largest ones until that succeeds.
     fn make_room(&mut self) -> Result<()> {
         loop {
             let buffered: usize = self.buffers.iter().map(PartitionBuffer::bytes).sum();
@@ -89,13 +91,14 @@ impl ProbeRouter {
         }
     }
 
-    /// Notes that the join of the resident partitions has ended, and its memory is free.
+    /// Releases the memory of the join of the resident partitions, which has ended.
     pub(super) fn release_joined(&mut self) -> Result<()> {
         self.joined = 0;
         self.make_room()
     }
 
-    /// Ends the files, and returns the rows of each partition that has some.
+    /// Ends the files. Returns the rows of each partition; `None` for a partition without rows in a
+    /// file.
     pub(super) fn finish(&mut self) -> Result<Vec<Option<SpilledRows>>> {
         let buffers = std::mem::take(&mut self.buffers);
         let spilled = (buffers.into_iter())
@@ -109,8 +112,8 @@ impl ProbeRouter {
     }
 }
 
-/// The rows of resident partitions as a stream. The first time it is asked for some, the join that
-/// asks has its hash table, and no longer needs what it was made of.
+/// Streams the rows of resident partitions. When the join first polls the stream, its hash table is
+/// built, so the memory that was needed to build it is released.
 pub(super) fn resident_rows(router: &Arc<Mutex<ProbeRouter>>, task: &Task) -> SendableRecordBatchStream {
     let router = Arc::clone(router);
     let budget = Arc::clone(&task.budget);

@@ -1,4 +1,5 @@
-//! One execution of a join: what its output partitions share, and what each of them does.
+//! One execution of a join: the state that its output partitions share, and the work of each of
+//! them.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -23,39 +24,39 @@ use super::output::Output;
 use super::pairs::join_spilled;
 use super::spec::{JoinSpec, Task};
 
-/// One execution of a join, which serves each output partition once.
+/// One execution of a join, in which each output partition is executed once.
 pub(super) struct Run {
     /// The join as planned.
     planned: Arc<HashJoinExec>,
-    /// The same join over `build` and `probe`, which does all that fits into memory. It is one for
-    /// all partitions, so that their parts of the dynamic filter come together. A partition whose
-    /// stream is dropped counts as one of which nothing is known.
+    /// The same join over the inputs `build` and `probe`, which joins what fits into memory. All
+    /// partitions share it, so that their parts of the dynamic filter are combined. If the stream
+    /// of a partition is dropped, the filter passes all rows for that partition.
     in_memory: HashJoinExec,
     build: Arc<StreamInput>,
     probe: Arc<StreamInput>,
     spec: Arc<JoinSpec>,
     context: Arc<TaskContext>,
-    /// Whether memory has become short in any partition.
+    /// True once a memory reservation failed in any partition.
     short: Arc<AtomicBool>,
-    /// The build side of all partitions, if they share it.
+    /// The build side, if all partitions share it.
     shared: Option<SharedBuild>,
 }
 
 type SharedBuild = Shared<BoxFuture<'static, Result<Arc<Collected>, Arc<DataFusionError>>>>;
 
-/// A build side that all output partitions share, once it was read.
+/// A build side that all output partitions share, after it was read.
 enum Collected {
-    /// It is in memory, and the input of the join. After the join was made of it, `joined` bytes
-    /// are in use.
+    /// It is in memory, as the input of the join. Once the hash table is built, `joined` bytes are
+    /// in use.
     Fits { task: Task, joined: usize },
-    /// It was distributed over partitions. Each output partition takes its own of `builds`; those
-    /// without one have no rows.
+    /// It was partitioned and spilled. Each output partition takes its element of `builds`; one
+    /// without an element has no output.
     Spilled { task: Task, builds: Mutex<Vec<Option<PartitionedBuild>>> },
 }
 
 impl Run {
-    /// Begins an execution of `planned` in `context`, which counts in `metrics` what it spills of a
-    /// shared build side.
+    /// Starts an execution of `planned` in `context`. The spilling of a shared build side is
+    /// counted in `metrics`.
     pub(super) fn begin(
         planned: &Arc<HashJoinExec>,
         context: &Arc<TaskContext>,
@@ -86,17 +87,17 @@ impl Run {
         Ok(run)
     }
 
-    /// The metrics of what was done in memory, of the partitions that were executed so far.
+    /// Returns the metrics of the joins in memory, for the partitions that were executed so far.
     pub(super) fn metrics(&self) -> MetricsSet {
         self.in_memory.metrics().unwrap_or_default()
     }
 
-    /// Output partitions, which are those of the probe side.
+    /// Returns the number of output partitions, which is that of the probe side.
     fn partitions(&self) -> usize {
         self.planned.right().output_partitioning().partition_count()
     }
 
-    /// Executes output `partition`, which counts in `metrics` what it does with files.
+    /// Executes output `partition`. Its spilling is counted in `metrics`.
     pub(super) fn execute(
         self: &Arc<Self>,
         partition: usize,
@@ -119,26 +120,29 @@ impl Run {
             let stream = async_try_stream(|emitter| execution.own_build(build, task, emitter).boxed());
             return Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream)));
         };
-        // Only a partition that joins files on its own has memory of its own.
+        // Only a partition that joins files independently has a separate memory budget.
         let task = (!self.one_for_all()).then(task);
         let stream = async_try_stream(|emitter| execution.shared_build(shared, task, emitter).boxed());
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream)))
     }
 
-    /// Makes a task named `name`, one of `count` that need memory at the same time.
+    /// Creates a task named `name`, one of `count` that need memory at the same time.
     fn task(&self, name: String, count: usize, metrics: SpillMetrics) -> Task {
         let budget = Budget::new(name, &self.context, count, Arc::clone(&self.short));
         Task::new(Arc::clone(&self.spec), budget, &self.context, metrics)
     }
 
-    /// Whether a shared build side that has spilled is joined in output partition 0 with the rows
-    /// of all partitions, because its rows are put out once. Otherwise each partition joins its
-    /// rows with the files, and so keeps them in their partition.
+    /// Returns whether a shared build side that has spilled is joined in output partition 0, with
+    /// the probe rows of all partitions.
+    ///
+    /// It is if the join emits rows of the build side, since each of them must be emitted once.
+    /// Otherwise each partition joins its own probe rows with the files, and their rows stay in
+    /// that partition.
     fn one_for_all(&self) -> bool {
         self.partitions() == 1 || !is_by_probe_rows(self.spec.join_type())
     }
 
-    /// Reads the build side that all partitions share.
+    /// Starts to read the build side that all partitions share.
     fn collect(
         &self,
         filter: Option<Arc<DynamicFilterPhysicalExpr>>,
@@ -157,8 +161,8 @@ impl Run {
                 }
                 Build::Partitioned(build) => build,
             };
-            // No partition reports its part of the filter, so that it stays true; nobody is to
-            // wait.
+            // No partition reports its part of the filter, so the filter stays TRUE and must not be
+            // waited for.
             if let Some(filter) = filter {
                 filter.mark_complete();
             }
@@ -178,7 +182,7 @@ impl Run {
 struct Execution {
     run: Arc<Run>,
     partition: usize,
-    /// The output of the join in memory. It is polled if the build side fits into memory, once its
+    /// The output of the join in memory. If the build side fits into memory, it is polled after its
     /// inputs are set.
     in_memory: SendableRecordBatchStream,
     rows: BaselineMetrics,
@@ -187,7 +191,7 @@ struct Execution {
 type Emitter = TryEmitter<arrow::record_batch::RecordBatch, DataFusionError>;
 
 impl Execution {
-    /// Joins a build side of this partition alone.
+    /// Joins a build side that only this partition has.
     async fn own_build(self, build: SendableRecordBatchStream, task: Task, emitter: Emitter) -> Result<()> {
         match read_build(&task, build, 0, 0).await? {
             Build::Fits(BuildRows { batches, rows, bytes }) => {
@@ -202,8 +206,8 @@ impl Execution {
         }
     }
 
-    /// Joins a build side that all partitions share, with the memory of `task` if it was spilled
-    /// for each of them.
+    /// Joins a build side that all partitions share. `task` has the memory of this partition, if
+    /// each partition joins the spilled files independently.
     async fn shared_build(self, shared: SharedBuild, task: Option<Task>, emitter: Emitter) -> Result<()> {
         let collected = shared.await.map_err(DataFusionError::Shared)?;
         match collected.as_ref() {
@@ -233,7 +237,8 @@ impl Execution {
         probe.execute(0, Arc::clone(&self.run.context))
     }
 
-    /// Joins a build side that is set as input; when that is done `joined` bytes are in use.
+    /// Joins a build side that is already set as the input. Once the hash table is built, `joined`
+    /// bytes stay reserved.
     async fn join_in_memory(mut self, task: &Task, joined: usize, mut emitter: Emitter) -> Result<()> {
         let budget = Arc::clone(&task.budget);
         let probe = on_first_poll(self.probe()?, move || budget.shrink_to(joined));
@@ -252,7 +257,7 @@ impl Execution {
         emitter: Emitter,
     ) -> Result<()> {
         let Self { run, in_memory, rows, .. } = self;
-        // So that others do not wait for this partition.
+        // Dropped, so that the dynamic filter does not wait for this partition.
         drop(in_memory);
         let planned = &run.planned;
         let mut output = Output::new(emitter, planned.schema(), planned.fetch(), rows);
@@ -260,8 +265,8 @@ impl Execution {
     }
 }
 
-/// Whether each row that a join of this kind puts out is one of the probe side, which is why its
-/// partitions are those of the probe side.
+/// Returns whether every output row of a join of this type comes from one probe row, so that the
+/// output partitions are those of the probe side.
 fn is_by_probe_rows(join_type: JoinType) -> bool {
     match join_type {
         JoinType::Inner | JoinType::Right | JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark => true,
@@ -269,13 +274,13 @@ fn is_by_probe_rows(join_type: JoinType) -> bool {
     }
 }
 
-/// Returns the dynamic filter that `join` makes for its probe side.
+/// Returns the dynamic filter that `join` builds for its probe side.
 fn dynamic_filter(join: &HashJoinExec) -> Option<Arc<DynamicFilterPhysicalExpr>> {
     let filter = join.dynamic_expressions_produced().into_iter().next()?;
     (filter as Arc<dyn Any + Send + Sync>).downcast().ok()
 }
 
-/// Fails with the reason if `join` cannot be executed by a [`Run`].
+/// Returns an error that says why if a [`Run`] cannot execute `join`.
 pub(super) fn check(join: &HashJoinExec) -> Result<()> {
     if join.null_aware {
         return plan_err!("a null-aware anti join cannot be partitioned: use HashJoinExec");

@@ -1,4 +1,4 @@
-//! Joins of a part of the rows: what they have in common, and how one is made.
+//! Joins of a part of the rows: their common parameters, and how such a join is created.
 
 use std::sync::Arc;
 
@@ -16,21 +16,21 @@ use datafusion_physical_plan::{ExecutionPlan, SpillManager};
 use super::budget::{Budget, JoinMemory};
 use super::input::StreamInput;
 
-/// What the joins of all parts of the rows have in common.
+/// The common parameters of the joins of all parts of the rows.
 pub(super) struct JoinSpec {
-    /// The join, without the limit and the dynamic filter of the whole.
+    /// The join, without the limit and the dynamic filter of the whole join.
     template: HashJoinExec,
-    /// The context that these joins run in. Its memory pool is unbounded since their memory is
-    /// reserved before, see [`JoinMemory`].
+    /// The context in which these joins run. Its memory pool is unbounded, since their memory is
+    /// reserved beforehand, see [`JoinMemory`].
     context: Arc<TaskContext>,
-    /// How much memory a join needs.
+    /// Estimates how much memory a join needs.
     pub(super) memory: JoinMemory,
-    /// Rows of a batch.
+    /// The number of rows of a batch.
     pub(super) batch_size: usize,
 }
 
 impl JoinSpec {
-    /// Takes from `join` what it joins, and from `context` the settings.
+    /// Takes the join's parameters from `join` and the settings from `context`.
     pub(super) fn new(join: &HashJoinExec, context: &TaskContext) -> Result<Self> {
         let template =
             (join.builder().reset_state()).with_fetch(None).with_partition_mode(PartitionMode::Partitioned).build()?;
@@ -43,7 +43,7 @@ impl JoinSpec {
         })
     }
 
-    /// The context in which a join runs whose memory is reserved already.
+    /// Returns the context for a join whose memory is already reserved.
     pub(super) fn context(&self) -> Arc<TaskContext> {
         Arc::clone(&self.context)
     }
@@ -53,7 +53,7 @@ impl JoinSpec {
         *self.template.join_type()
     }
 
-    /// The join before its projection.
+    /// Returns the join without limit and dynamic filter.
     pub(super) fn template(&self) -> &HashJoinExec {
         &self.template
     }
@@ -87,7 +87,7 @@ impl JoinSpec {
         self.join_as(self.join_type(), build, probe)
     }
 
-    /// As [`Self::join`], as a join of another kind `join_type` with the same columns.
+    /// Like [`Self::join`], with another `join_type` that has the same columns.
     pub(super) fn join_as(
         &self,
         join_type: JoinType,
@@ -104,8 +104,8 @@ impl JoinSpec {
         join.execute(0, self.context())
     }
 
-    /// Joins the rows of `build` with the `probe` rows, of which the hash table is made. The kind
-    /// is `join_type`, without a projection if `whole`.
+    /// Joins the rows of `build` with the `probe` rows, with the hash table built from `probe`. The
+    /// join has the type `join_type`, and no projection if `whole` is true.
     pub(super) fn join_swapped(
         &self,
         join_type: JoinType,
@@ -129,7 +129,7 @@ impl JoinSpec {
     }
 }
 
-/// Returns a context as `context` whose memory pool refuses nothing.
+/// Returns a copy of `context` whose memory pool is unbounded.
 fn without_limit(context: &TaskContext) -> Arc<TaskContext> {
     let runtime =
         RuntimeEnv { memory_pool: Arc::new(UnboundedMemoryPool::default()), ..context.runtime_env().as_ref().clone() };
@@ -145,7 +145,7 @@ fn without_limit(context: &TaskContext) -> Arc<TaskContext> {
     ))
 }
 
-/// What one output partition needs while it joins: the join, its memory, and its files.
+/// The resources of one output partition while it joins: the join, its memory, and its files.
 #[derive(Clone)]
 pub(super) struct Task {
     pub(super) spec: Arc<JoinSpec>,
@@ -155,7 +155,7 @@ pub(super) struct Task {
 }
 
 impl Task {
-    /// Makes the task of a partition that counts what it spills in `metrics`.
+    /// Creates the task of a partition, which counts its spilling in `metrics`.
     pub(super) fn new(spec: Arc<JoinSpec>, budget: Budget, context: &TaskContext, metrics: SpillMetrics) -> Self {
         let compression = context.session_config().spill_compression();
         let files = |schema| {

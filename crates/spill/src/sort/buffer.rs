@@ -1,4 +1,4 @@
-//! Buffering the input in sorted runs, and spilling ranges of it when memory ends.
+//! Buffering of the input in sorted runs, and spilling of ranges of it when memory runs out.
 
 use std::sync::Arc;
 
@@ -15,29 +15,29 @@ use super::run::{Run, SORT_FACTOR, sort_run};
 use super::setup::Setup;
 use super::share::Share;
 
-/// A sort of one partition while its input arrives.
+/// The sort of one partition while its input arrives.
 pub(super) struct Buffer {
     setup: Arc<Setup>,
-    /// Batches for the next run, and the memory for sorting them.
+    /// Batches for the next run, and the memory to sort them.
     pending: Vec<RecordBatch>,
     pending_memory: Share,
     runs: Vec<Run>,
     chunks: Vec<Chunk>,
-    /// For the batches that a merge puts out.
+    /// Memory for the batches that a merge emits.
     output_memory: Share,
-    /// No row with a key above it is in the output.
+    /// An upper bound of the keys in the output, if known: rows with greater keys are dropped.
     cutoff: Option<Key>,
-    /// Rows that arrived, and their bytes.
+    /// The number of rows that arrived, and their bytes.
     rows: usize,
     bytes: usize,
 }
 
-/// How memory was given back.
+/// How memory was freed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Room {
-    /// Not at all: nothing is buffered.
+    /// It was not: nothing is buffered.
     None,
-    /// A good part of what was buffered is not needed.
+    /// A good part of the buffered rows was dropped, because the output does not need them.
     Dropped,
     /// A range was spilled.
     Spilled,
@@ -62,7 +62,8 @@ impl Buffer {
     ///
     /// # Errors
     ///
-    /// The batch does not fit into memory when all others have been spilled, or spilling failed.
+    /// Returns an error if spilling fails, or if the batch does not fit into memory after all
+    /// others were spilled.
     pub(super) async fn insert(&mut self, batch: RecordBatch) -> Result<()> {
         let rows = batch.num_rows();
         if rows == 0 {
@@ -82,18 +83,19 @@ impl Buffer {
         let at_once = if bytes <= sizes.run { rows } else { rows_within(sizes.run, rows, bytes, rows) };
         for first in (0..rows).step_by(at_once) {
             let part = batch.slice(first, at_once.min(rows - first));
-            // The share of this part in the batch.
+            // The part's share of the bytes of the batch.
             let part_bytes = (bytes as u128 * part.num_rows() as u128 / rows as u128) as usize;
             self.add_pending(part, part_bytes).await?;
         }
-        // The rest of a batch that was too large for one run must not keep it in memory.
+        // Pending rows of a batch that was too large for one run would keep the whole batch in
+        // memory.
         match at_once < rows {
             true => self.sort_pending(),
             false => Ok(()),
         }
     }
 
-    /// Merges what is buffered and spilled, when the input has ended.
+    /// Ends the input. The result merges the buffered and the spilled rows.
     pub(super) fn finish(mut self) -> Result<Restore> {
         self.sort_pending()?;
         let output_rows = self.rows_within(self.setup.sizes.output);
@@ -101,7 +103,7 @@ impl Buffer {
         Ok(Restore::new(self.setup, self.runs, self.chunks, self.output_memory, output_rows, spilled_rows))
     }
 
-    /// Adds `part` of `part_bytes` bytes, and sorts a run when there is enough for it.
+    /// Adds `part`, which has `part_bytes` bytes, and sorts a run when there are enough rows.
     async fn add_pending(&mut self, part: RecordBatch, part_bytes: usize) -> Result<()> {
         let needed = SORT_FACTOR * part_bytes;
         let mut room = Room::Dropped;
@@ -118,7 +120,7 @@ impl Buffer {
         }
     }
 
-    /// Sorts the pending batches to a run, within the memory they have.
+    /// Sorts the pending batches into a run, within their reserved memory.
     fn sort_pending(&mut self) -> Result<()> {
         if self.pending.is_empty() {
             return Ok(());
@@ -130,13 +132,13 @@ impl Buffer {
         Ok(())
     }
 
-    /// Rows of about `bytes`, by what arrived so far.
+    /// Returns the number of rows that have about `bytes`, judged by the rows that arrived so far.
     fn rows_within(&self, bytes: usize) -> usize {
         rows_within(bytes, self.rows, self.bytes, self.setup.batch_rows)
     }
 
-    /// Reserves memory for two batches of the output: the one being made, and the input rows that
-    /// it still refers to.
+    /// Reserves memory for two batches of the output: the one that is being built, and the input
+    /// rows that it still refers to.
     async fn reserve_output(&mut self) -> Result<()> {
         let row = self.bytes / self.rows.max(1) + 1;
         let target = self.setup.sizes.output.max(self.setup.sizes.batch);
@@ -149,7 +151,7 @@ impl Buffer {
         Ok(())
     }
 
-    /// Grows `memory` to `bytes`. Spills until the pool grants it.
+    /// Grows `memory` to `bytes`, and spills until the pool grants it.
     async fn grow(&mut self, memory: &mut Share, bytes: usize, purpose: &str) -> Result<()> {
         let mut room = Room::Dropped;
         while let Err(error) = memory.try_resize(bytes) {
@@ -161,8 +163,8 @@ impl Buffer {
         Ok(())
     }
 
-    /// Gives memory back: of rows that are not needed, or of the highest range of what is buffered,
-    /// or of `everything`.
+    /// Frees memory: drops rows that the output does not need, or else spills the highest range of
+    /// the buffered rows, or all of them if `everything` is true.
     async fn make_room(&mut self, everything: bool) -> Result<Room> {
         if self.runs.is_empty() {
             self.sort_pending()?;
@@ -183,7 +185,7 @@ impl Buffer {
         Ok(Room::Spilled)
     }
 
-    /// Drops the rows above the key up to which there are enough rows for the whole output.
+    /// Drops rows with keys above the key up to which there are enough rows for the whole output.
     fn drop_above_cutoff(&mut self) -> Result<()> {
         let Some(fetch) = self.setup.fetch else {
             return Ok(());
@@ -202,7 +204,7 @@ impl Buffer {
     }
 }
 
-/// Bytes of `runs`.
+/// Returns the total bytes of `runs`.
 fn buffered(runs: &[Run]) -> usize {
     runs.iter().map(Run::bytes).sum()
 }

@@ -16,44 +16,44 @@ use super::run::Run;
 use super::setup::Setup;
 use super::share::Share;
 
-/// The bytes of a key that are remembered: a longer one is cut off.
+/// The maximum number of bytes of a stored key; a longer key is truncated.
 const MAX_KEY_BYTES: usize = 256;
-/// The marks that are remembered of a chunk.
+/// The maximum number of marks of a chunk.
 const MAX_MARKS: usize = 32;
-/// What reading a chunk needs at most, in multiples of its largest batch: the encoded batch, the
-/// decoded one, the one before it until the output has its rows, and their encoded keys.
+/// The maximum memory to read a chunk, as a multiple of its largest batch: the encoded batch, the
+/// decoded one, the batch before it until its rows are emitted, and their encoded keys.
 const READ_FACTOR: usize = 4;
-/// What reading ahead needs more: two decoded batches and the one being decoded.
+/// The additional memory to read ahead: two decoded batches and the one being decoded.
 const READ_AHEAD_FACTOR: usize = 3;
 
-/// A spilled file of sorted rows. The file is deleted with it, or when it has been read.
+/// A spilled file of sorted rows. It is deleted when the chunk is dropped or was read.
 pub(super) struct Chunk {
     file: Arc<dyn SpillFile>,
-    /// A lower bound of the keys.
+    /// A lower bound of the keys: the first key, possibly truncated.
     pub(super) min: Key,
-    /// The last key, or the first bytes of it.
+    /// The last key, possibly truncated.
     pub(super) max: Key,
     pub(super) rows: usize,
-    /// Of the largest batch, in memory.
+    /// The size of the largest batch in memory, in bytes.
     batch_bytes: usize,
-    /// Counts of the rows up to some keys. Kept only if the output has a limit.
+    /// The numbers of rows up to some keys. Collected only if the output has a limit.
     pub(super) marks: Vec<Mark>,
-    /// A reader that has begun to read, before the chunk is needed.
+    /// A reader that has begun to read before the chunk is needed.
     pub(super) ahead: Option<Source>,
 }
 
 impl Chunk {
-    /// What reading the chunk needs, in bytes.
+    /// Returns the memory to read the chunk, in bytes.
     pub(super) fn read_bytes(&self) -> usize {
         READ_FACTOR * self.batch_bytes
     }
 
-    /// What reading ahead needs more than [`Self::read_bytes`].
+    /// Returns the memory to read ahead, in addition to [`Self::read_bytes`].
     pub(super) fn read_ahead_bytes(&self) -> usize {
         READ_AHEAD_FACTOR * self.batch_bytes
     }
 
-    /// Opens the chunk, with `memory` for reading it: ahead if there is enough for that.
+    /// Opens the chunk, with `memory` for reading. Reads ahead if `memory` suffices for that.
     pub(super) fn open(&self, setup: &Setup, memory: Share) -> Result<Source> {
         let file = Arc::clone(&self.file);
         let stream = match memory.size() >= self.read_bytes() + self.read_ahead_bytes() {
@@ -64,14 +64,15 @@ impl Chunk {
     }
 }
 
-/// Merges `runs` to one chunk with batches of about `batch_rows` rows. `None` if there is no row.
+/// Merges `runs` into one chunk with batches of about `batch_rows` rows. Returns `None` if there
+/// are no rows.
 pub(super) async fn spill_runs(setup: &Arc<Setup>, runs: Vec<Run>, batch_rows: usize) -> Result<Option<Chunk>> {
     let sources: Vec<_> = runs.into_iter().map(|run| Arc::new(Mutex::new(Source::from_run(run)))).collect();
     spill_sources(setup, &sources, batch_rows).await
 }
 
-/// Merges the rest of `sources` to one chunk with batches of about `batch_rows` rows. `None` if
-/// there is no row.
+/// Merges the remaining rows of `sources` into one chunk with batches of about `batch_rows` rows.
+/// Returns `None` if there are no rows.
 pub(super) async fn spill_sources(
     setup: &Arc<Setup>,
     sources: &[SharedSource],
@@ -83,7 +84,7 @@ pub(super) async fn spill_sources(
     }
 }
 
-/// Writes the sorted rows of `stream` to a file.
+/// Writes the sorted rows of `stream` to a file. Returns `None` if there are no rows.
 async fn write(setup: &Setup, mut stream: SendableRecordBatchStream) -> Result<Option<Chunk>> {
     let mut file = setup.spill.create_in_progress_file("RangeSortExec")?;
     let mut ends: Option<(Key, Key)> = None;
@@ -106,7 +107,7 @@ async fn write(setup: &Setup, mut stream: SendableRecordBatchStream) -> Result<O
         for part in parts(batch, setup.sizes.batch)? {
             batch_bytes = file.append_batch(&part)?.max(batch_bytes);
         }
-        // Neither merging nor writing waits for anything that would yield to other tasks.
+        // Yields explicitly, since neither merging nor writing waits for anything.
         tokio::task::yield_now().await;
     }
     let (Some(file), Some((min, max))) = (file.finish()?, ends) else {
@@ -115,7 +116,7 @@ async fn write(setup: &Setup, mut stream: SendableRecordBatchStream) -> Result<O
     Ok(Some(Chunk { file, min, max, rows, batch_bytes, marks: marks.marks, ahead: None }))
 }
 
-/// `batch` in parts of about `target` bytes, if it has more than twice that.
+/// Splits `batch` into parts of about `target` bytes if it is more than twice as large.
 fn parts(batch: RecordBatch, target: usize) -> Result<impl Iterator<Item = RecordBatch>> {
     let bytes = slice_bytes(&batch)?;
     let count = if bytes > 2 * target { bytes.div_ceil(target.max(1)) } else { 1 };
@@ -124,7 +125,7 @@ fn parts(batch: RecordBatch, target: usize) -> Result<impl Iterator<Item = Recor
     Ok(firsts.map(move |first| batch.slice(first, rows.min(batch.num_rows() - first))))
 }
 
-/// The first bytes of `key`: a bound from below.
+/// Truncates `key` to its first bytes, which are a lower bound of it.
 fn short(key: Key) -> Key {
     match key.len() > MAX_KEY_BYTES {
         true => key[..MAX_KEY_BYTES].into(),
@@ -132,18 +133,19 @@ fn short(key: Key) -> Key {
     }
 }
 
-/// Marks of rows that come in order, at most [`MAX_MARKS`].
+/// Collects marks for rows that arrive in order, at most [`MAX_MARKS`].
 #[derive(Default)]
 struct Marks {
     marks: Vec<Mark>,
-    /// Rows that no mark counts yet.
+    /// The number of rows after the last mark.
     rest: usize,
-    /// Rows of a mark, at least.
+    /// The minimum number of rows between marks.
     stride: usize,
 }
 
 impl Marks {
-    /// Counts `rows` rows up to and including `key`. One that is too long counts with a later key.
+    /// Counts `rows` rows with keys up to and including `key`. If `key` is too long to be stored,
+    /// they are counted with a later key.
     fn add(&mut self, key: &Key, rows: usize) {
         self.rest += rows;
         if self.rest < self.stride || key.len() > MAX_KEY_BYTES {
@@ -178,7 +180,7 @@ mod tests {
         let counted: usize = marks.marks.iter().map(|mark| mark.rows).sum();
         assert_eq!(counted + marks.rest, 30_000);
         assert!(marks.marks.len() <= MAX_MARKS && marks.marks.len() > MAX_MARKS / 4, "{}", marks.marks.len());
-        // The rows counted up to a mark are those that came up to its key.
+        // The rows counted up to a mark are those that arrived with keys up to that of the mark.
         let mut rows = 0;
         for mark in &marks.marks {
             rows += mark.rows;

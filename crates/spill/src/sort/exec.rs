@@ -1,4 +1,4 @@
-//! The operator.
+//! The sort operator that spills.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,32 +25,33 @@ use super::keys::Keys;
 use super::setup::Setup;
 use crate::show_expected;
 
-/// A sort that keeps the lower range of its keys in memory, and spills the higher ones.
+/// A sort that keeps the lower range of its keys in memory and spills the higher ranges.
 ///
-/// It has the properties of a [`SortExec`] of the same parts, and the same output, except for the
-/// order of rows with equal keys. A limit of a few rows is better served by a `SortExec`, which
-/// keeps only these; this operator drops rows that cannot be in the output when memory ends.
+/// It has the properties and the output of a [`SortExec`] with the same arguments, except for the
+/// order of rows with equal keys. For a limit of a few rows a `SortExec` is better, since it holds
+/// only those rows; this operator drops rows that cannot be in the output only when memory runs
+/// out.
 ///
 /// Its metrics are `output_rows`, `elapsed_compute`, `spill_count` (files), `spilled_bytes` and
 /// `spilled_rows`.
 #[derive(Debug, Clone)]
 pub struct RangeSortExec {
-    /// The same sort, of which only the properties are used.
+    /// A `SortExec` with the same arguments, which is used only for its properties.
     sort: SortExec,
     metrics: ExecutionPlanMetricsSet,
-    /// Bytes of the input that are expected not to fit into memory.
+    /// The number of bytes of the input that are expected to be spilled.
     expected_spill: Option<usize>,
 }
 
 impl RangeSortExec {
-    /// A sort of `input` by `ordering`, which puts out the first `fetch` rows.
+    /// Creates a sort of `input` by `ordering` that emits the first `fetch` rows.
     ///
-    /// With `preserve_partitioning` each partition of the input is sorted for itself. Otherwise the
-    /// input must have one.
+    /// With `preserve_partitioning`, each partition of the input is sorted separately. Otherwise
+    /// the input must have a single partition.
     ///
     /// # Errors
     ///
-    /// A sort key has a type that cannot be encoded, as a map.
+    /// Returns an error if a sort key has a type that cannot be encoded, such as a map.
     pub fn try_new(
         ordering: LexOrdering,
         input: Arc<dyn ExecutionPlan>,
@@ -62,17 +63,18 @@ impl RangeSortExec {
         Ok(Self { sort, metrics: ExecutionPlanMetricsSet::new(), expected_spill: None })
     }
 
-    /// The same operator, which shows that `bytes` of its input are expected to be spilled.
+    /// Returns the operator with an estimate, shown in plans, of the `bytes` of its input that will
+    /// be spilled.
     #[must_use]
     pub fn with_expected_spill(self, bytes: Option<usize>) -> Self {
         Self { expected_spill: bytes, ..self }
     }
 
-    /// The operator that does what `sort` does.
+    /// Creates the operator that replaces `sort`.
     ///
     /// # Errors
     ///
-    /// As [`Self::try_new`]: `sort` is then to be kept.
+    /// Fails like [`Self::try_new`]; `sort` must then be kept.
     pub fn from_sort(sort: &SortExec) -> Result<Self> {
         Self::try_new(sort.expr().clone(), Arc::clone(sort.input()), sort.fetch(), sort.preserve_partitioning())
     }
@@ -87,7 +89,7 @@ impl RangeSortExec {
         self.sort.expr()
     }
 
-    /// Whether each partition of the input is sorted for itself.
+    /// Returns whether each partition of the input is sorted separately.
     pub fn preserve_partitioning(&self) -> bool {
         self.sort.preserve_partitioning()
     }
@@ -228,7 +230,7 @@ impl ExecutionPlan for RangeSortExec {
         filters: Vec<Arc<dyn PhysicalExpr>>,
         _config: &ConfigOptions,
     ) -> Result<FilterDescription> {
-        // A filter below a limit would change which rows are the first ones.
+        // A filter below a limit would change which rows are first.
         match self.sort.fetch() {
             Some(_) => Ok(FilterDescription::all_unsupported(&filters, &self.children())),
             None => FilterDescription::from_children(filters, &self.children()),

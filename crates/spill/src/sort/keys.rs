@@ -1,4 +1,4 @@
-//! Sort keys as bytes whose order is the order of the sort.
+//! Sort keys as byte strings whose order is the order of the sort.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use arrow::row::{RowConverter, Rows, SortField};
 use datafusion_common::Result;
 use datafusion_physical_expr::{LexOrdering, PhysicalExpr};
 
-/// An encoded sort key. Keys compare as byte strings do.
+/// An encoded sort key. Keys are compared bytewise.
 pub(super) type Key = Box<[u8]>;
 
 /// An encoder of the sort keys of rows.
@@ -18,11 +18,11 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// An encoder for `ordering` over rows of `schema`.
+    /// Creates an encoder for `ordering` over rows of `schema`.
     ///
     /// # Errors
     ///
-    /// A type among the keys has no encoding.
+    /// Returns an error if a sort key has a type that cannot be encoded.
     pub(super) fn try_new(schema: &Schema, ordering: &LexOrdering) -> Result<Self> {
         let fields = ordering
             .iter()
@@ -34,7 +34,7 @@ impl Keys {
         })
     }
 
-    /// The encoded keys of all rows of `batch`.
+    /// Returns the encoded keys of all rows of `batch`.
     pub(super) fn rows(&self, batch: &RecordBatch) -> Result<Rows> {
         let columns: Vec<ArrayRef> = self
             .columns
@@ -44,21 +44,22 @@ impl Keys {
         Ok(self.converter.convert_columns(&columns)?)
     }
 
-    /// The key of the row at position `row` of `batch`.
+    /// Returns the encoded key of the row at index `row` of `batch`.
     pub(super) fn key(&self, batch: &RecordBatch, row: usize) -> Result<Key> {
         Ok(self.rows(&batch.slice(row, 1))?.row(0).data().into())
     }
 
-    /// How many rows of `batch`, which is sorted, have keys up to and including `bound`.
+    /// Returns how many rows of `batch`, which must be sorted, have keys up to and including
+    /// `bound`.
     pub(super) fn count_up_to(&self, batch: &RecordBatch, bound: &[u8]) -> Result<usize> {
         partition_point(batch.num_rows(), |row| Ok(*self.key(batch, row)? <= *bound))
     }
 }
 
-/// The first of the positions `0..len` for which `below` is false, where it is true for all
-/// positions before and false for all after.
+/// Returns the first of the positions `0..len` for which `below` is false; `len` if there is none.
+/// Expects that `below` is true for all positions before it and false for all after it.
 ///
-/// The last position is tried first: batches mostly lie on one side of a bound.
+/// The last position is tested first, since most batches lie entirely on one side of a bound.
 pub(super) fn partition_point(len: usize, mut below: impl FnMut(usize) -> Result<bool>) -> Result<usize> {
     if len == 0 || below(len - 1)? {
         return Ok(len);

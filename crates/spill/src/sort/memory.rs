@@ -1,4 +1,4 @@
-//! Sizes of batches, and the sizes that a sort aims at within its memory.
+//! Sizes of batches in memory, and the target sizes of a sort.
 
 use std::sync::Arc;
 
@@ -12,39 +12,40 @@ use datafusion_common::utils::memory::get_record_batch_memory_size;
 use datafusion_common::{DataFusionError, Result};
 use datafusion_execution::memory_pool::{MemoryLimit, MemoryPool};
 
-/// Bounds of the bytes of a sorted run. The larger one fits into a core's cache.
+/// The minimum and maximum size of a sorted run, in bytes. The maximum fits into a core's cache.
 const MIN_RUN_BYTES: usize = 4 << 10;
 const MAX_RUN_BYTES: usize = 1 << 20;
-/// The least bytes of a piece of a run, if the run has more than one: smaller ones would have more
-/// bytes of unused space in their buffers.
+/// The minimum size of a piece of a run with several pieces, in bytes. Smaller pieces would waste a
+/// larger part of their buffers.
 const MIN_PIECE_BYTES: usize = 4 << 10;
-/// Pieces of a run of full size.
+/// The number of pieces of a run of full size.
 const PIECES_PER_RUN: usize = 32;
-/// Bounds of the bytes of a spilled batch.
+/// The minimum and maximum size of a spilled batch, in bytes.
 const MIN_BATCH_BYTES: usize = 1 << 10;
 const MAX_BATCH_BYTES: usize = 1 << 20;
-/// The least bytes of a chunk, where memory is large enough: about a part of an object store.
+/// The minimum size of a chunk, in bytes, if there is enough memory. It is about the size of a part
+/// in an object store.
 pub(super) const MIN_CHUNK_BYTES: usize = 8 << 20;
 
-/// Targets, in bytes, that follow from the memory one partition may hope for.
+/// Target sizes, in bytes, derived from the memory that one partition can expect.
 ///
-/// They decide how well the sort does, never whether it is right: a pool may grant less.
+/// They affect only the performance of the sort, not its result: a pool may grant less memory.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sizes {
-    /// Sorted at once when so much has arrived.
+    /// The size of pending input at which it is sorted into a run.
     pub(super) run: usize,
-    /// What a run is cut into.
+    /// The size of the pieces into which a run is cut.
     pub(super) piece: usize,
-    /// A batch of a spilled file.
+    /// The size of a batch in a spilled file.
     pub(super) batch: usize,
-    /// A batch of the output.
+    /// The size of a batch of the output.
     pub(super) output: usize,
-    /// What the partition may hope for.
+    /// The memory that the partition can expect.
     pub(super) limit: usize,
 }
 
 impl Sizes {
-    /// The targets of each of `partitions` that share `pool`.
+    /// Returns the target sizes for each of `partitions` that share `pool`.
     pub(super) fn new(pool: &Arc<dyn MemoryPool>, partitions: usize) -> Self {
         let limit = match pool.memory_limit() {
             MemoryLimit::Finite(limit) => limit / partitions.max(1),
@@ -60,11 +61,12 @@ impl Sizes {
         }
     }
 
-    /// Bytes to spill of `buffered` bytes when `chunks` have been spilled before.
+    /// Returns how many of the `buffered` bytes to spill, after `chunks` chunks have been spilled.
     ///
-    /// Half of what is buffered, to spill late. More when there are many chunks already: what stays
-    /// is then a small part of the input, and fewer, larger chunks cost less to merge. More, too,
-    /// while half of it is less than a chunk should have.
+    /// It is half of them at first, so that little is spilled. It is more after several chunks:
+    /// what could stay in memory is then a small part of the input, and fewer, larger chunks cost
+    /// less to merge. It is also more if half of them would be smaller than the minimum size of a
+    /// chunk.
     pub(super) fn spill_target(buffered: usize, chunks: usize) -> usize {
         let keep = match chunks {
             0..=2 => buffered / 2,
@@ -75,18 +77,21 @@ impl Sizes {
     }
 }
 
-/// Rows of a batch of about `bytes` when `rows` rows have `total` bytes: from 1 to `most`.
+/// Returns the number of rows, from 1 to `most`, in a batch of about `bytes`, if `rows` rows have
+/// `total` bytes.
 pub(super) fn rows_within(bytes: usize, rows: usize, total: usize, most: usize) -> usize {
     let row = (total / rows.max(1)).max(1);
     (bytes / row).clamp(1, most.max(1))
 }
 
-/// Bytes of `batch` if its arrays had buffers of their own, without the rows around a slice.
+/// Returns the size in bytes that `batch` would have in separate buffers, without the rows around a
+/// slice.
 pub(super) fn slice_bytes(batch: &RecordBatch) -> Result<usize> {
     batch.columns().iter().map(array_bytes).sum()
 }
 
-/// Bytes of `array` if it had buffers of its own. A dictionary counts in full.
+/// Returns the size in bytes that `array` would have in separate buffers. Dictionaries are counted
+/// fully.
 fn array_bytes(array: &ArrayRef) -> Result<usize> {
     fn long_views<T: ByteViewType>(array: &ArrayRef) -> usize {
         let lengths = array.as_byte_view::<T>().views().iter().map(|view| *view as u32 as usize);
@@ -111,7 +116,7 @@ fn array_bytes(array: &ArrayRef) -> Result<usize> {
     })
 }
 
-/// `batch` with buffers of its own if it holds much larger ones, as a slice does.
+/// Copies `batch` if its buffers are much larger than its rows, as those of a slice are.
 pub(super) fn compact(batch: RecordBatch) -> Result<RecordBatch> {
     if get_record_batch_memory_size(&batch) <= 2 * slice_bytes(&batch)? + MIN_BATCH_BYTES {
         return Ok(batch);
@@ -119,7 +124,7 @@ pub(super) fn compact(batch: RecordBatch) -> Result<RecordBatch> {
     take(&batch, &UInt32Array::from_iter_values(0..row_count(&batch)?))
 }
 
-/// The number of rows of `batch` as the type of the positions within one.
+/// Returns the number of rows of `batch` in the integer type of row indices.
 pub(super) fn row_count(batch: &RecordBatch) -> Result<u32> {
     u32::try_from(batch.num_rows()).map_err(|_| {
         DataFusionError::Execution(format!(
@@ -130,14 +135,14 @@ pub(super) fn row_count(batch: &RecordBatch) -> Result<u32> {
     })
 }
 
-/// The rows of `batch` at `positions`, in buffers of their own.
+/// Returns the rows of `batch` at `positions`, in separate buffers.
 pub(super) fn take(batch: &RecordBatch, positions: &UInt32Array) -> Result<RecordBatch> {
     let mut columns = take_arrays(batch.columns(), positions, None)?;
     for column in &mut columns {
         if let Some(own) = without_foreign_views(column)? {
             *column = own;
         }
-        // Taking rows of lists allocates for the elements of all rows.
+        // Taking rows of lists allocates memory for the elements of all rows.
         if column.data_type().is_nested() {
             column.shrink_to_fit();
         }
@@ -146,8 +151,8 @@ pub(super) fn take(batch: &RecordBatch, positions: &UInt32Array) -> Result<Recor
     Ok(RecordBatch::try_new_with_options(batch.schema(), columns, &options)?)
 }
 
-/// `array` with its string and binary views copied, or `None` if it has none: taking rows of views
-/// keeps the buffers of all rows.
+/// Returns `array` with its string and binary views copied; `None` if it has no views. Rows that
+/// are taken from a view array would otherwise keep the buffers of all rows alive.
 fn without_foreign_views(array: &ArrayRef) -> Result<Option<ArrayRef>> {
     Ok(match array.data_type() {
         DataType::Utf8View => Some(Arc::new(array.as_string_view().gc())),
@@ -170,7 +175,7 @@ fn without_foreign_views(array: &ArrayRef) -> Result<Option<ArrayRef>> {
     })
 }
 
-/// Whether values of `data_type` refer to a dictionary, which all slices of an array share.
+/// Returns whether `data_type` contains a dictionary, which all slices of an array share.
 pub(super) fn has_dictionary(data_type: &DataType) -> bool {
     match data_type {
         DataType::Dictionary(_, _) => true,

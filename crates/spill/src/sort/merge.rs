@@ -1,4 +1,4 @@
-//! Merging sorted rows from memory and from files, up to a key.
+//! Merging of sorted rows from memory and files, up to a key.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -18,16 +18,16 @@ use super::run::{Piece, Run};
 use super::setup::Setup;
 use super::share::Share;
 
-/// Sorted rows that are read up to a key, and later on from there.
+/// Sorted rows that are read up to a key, and later on from that key.
 pub(super) struct Source {
     rest: Rest,
-    /// Rows that were read but lie above the key that was read up to.
+    /// Rows of the last batch that lie above the key up to which it was read.
     head: Option<RecordBatch>,
-    /// The last key of the piece that was read last, and its memory: given back with the next read.
+    /// The last key of the piece that was read last, and its memory, which the next read releases.
     piece: Option<(Key, Share)>,
-    /// What reading needs, beside pieces. Given back at the end.
+    /// Memory for reading, in addition to the pieces. It is released at the end.
     cursor: Option<Share>,
-    /// Rows not yet handed out.
+    /// The number of rows that were not returned yet.
     rows: usize,
 }
 
@@ -38,28 +38,29 @@ enum Rest {
 }
 
 impl Source {
-    /// The rows of `run`.
+    /// Creates a source for the rows of `run`.
     pub(super) fn from_run(run: Run) -> Self {
         let rows = run.rows();
         Self { rest: Rest::Pieces(run.pieces), head: None, piece: None, cursor: Some(run.cursor), rows }
     }
 
-    /// The `rows` rows of a spilled file read by `stream`, which needs the memory of `cursor`.
+    /// Creates a source for a spilled file of `rows` rows, read by `stream`, which needs the memory
+    /// `cursor`.
     pub(super) fn from_file(stream: SendableRecordBatchStream, rows: usize, cursor: Share) -> Self {
         Self { rest: Rest::File(stream), head: None, piece: None, cursor: Some(cursor), rows }
     }
 
-    /// Whether all rows have been handed out.
+    /// Returns whether all rows have been returned.
     pub(super) fn is_done(&self) -> bool {
         matches!(self.rest, Rest::Done) && self.head.is_none()
     }
 
-    /// Rows not yet handed out.
+    /// Returns the number of rows that were not returned yet.
     pub(super) fn rows(&self) -> usize {
         self.rows
     }
 
-    /// The rows left in memory as a run, or `None` for a file and when no row is left.
+    /// Returns the remaining rows in memory as a run; `None` for a file, or if no row remains.
     pub(super) fn into_run(self) -> Option<Run> {
         let (Rest::Pieces(mut pieces), Some(cursor)) = (self.rest, self.cursor) else {
             return None;
@@ -92,7 +93,7 @@ impl Source {
                 Some(batch) if batch.num_rows() == 0 => {}
                 Some(batch) => break batch,
                 None => {
-                    // A file is deleted with its stream.
+                    // The file is deleted when its stream is dropped.
                     (self.rest, self.piece, self.cursor) = (Rest::Done, None, None);
                     return Poll::Ready(Ok(None));
                 }
@@ -113,7 +114,7 @@ impl Source {
 /// A source that several merges read, one after the other.
 pub(super) type SharedSource = Arc<Mutex<Source>>;
 
-/// The rows of `source` with keys up to and including `bound`.
+/// A stream of the rows of `source` with keys up to and including `bound`.
 struct Bounded {
     source: SharedSource,
     bound: Option<Key>,
@@ -140,11 +141,11 @@ impl RecordBatchStream for Bounded {
     }
 }
 
-/// Merges the rows of `sources`, at least one, up to and including `bound`, in batches of
-/// `batch_rows` rows.
+/// Merges the rows of `sources` with keys up to and including `bound`, in batches of `batch_rows`
+/// rows. Expects at least one source.
 ///
-/// The memory that this needs was reserved before: pieces and cursors by the sources, the output by
-/// the caller.
+/// The memory for this must already be reserved: that of pieces and cursors by the sources, that of
+/// the output by the caller.
 pub(super) fn merge<'a>(
     setup: &Arc<Setup>,
     sources: impl Iterator<Item = &'a SharedSource>,

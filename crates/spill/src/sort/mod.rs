@@ -7,16 +7,16 @@
 //!  output ◀─ merge of what lies below the next chunk's first key ◀─ open chunks one by one
 //! ```
 //!
-//! - [`run`]: rows are sorted in runs of bounded size when they arrive. A run is a list of small
-//!   pieces with their own buffers and their last key, so memory is given back piece by piece, and
+//! - [`run`]: rows are sorted in runs of bounded size as they arrive. A run is a list of small
+//!   pieces with separate buffers and their last keys. So memory can be freed piece by piece, and
 //!   the last keys are a sample of all buffered rows.
-//! - [`ranges`]: when memory ends, that sample says at which key to cut. Rows above it are spilled
-//!   as one sorted chunk, rows below it stay.
+//! - [`ranges`]: when memory runs out, that sample determines the key at which to cut. Rows above
+//!   the key are spilled as one sorted chunk, rows below it stay in memory.
 //! - [`chunk`]: a spilled file of sorted rows, and the interval of its keys.
-//! - [`restore`]: chunks are opened when all rows up to their first key have been emitted. Chunks
-//!   whose intervals do not overlap are so read one after the other.
+//! - [`restore`]: a chunk is opened when all rows up to its first key have been emitted. So chunks
+//!   whose intervals do not overlap are read one after the other.
 //!
-//! No result depends on where the cuts are: chunks may overlap, and are merged where they do.
+//! The result does not depend on where the cuts are: overlapping chunks are merged.
 
 mod buffer;
 mod chunk;

@@ -1,4 +1,4 @@
-//! Ranges of keys: where to cut what is buffered, and above which key rows are not needed.
+//! Ranges of keys: where to cut the buffered rows, and above which key rows are not needed.
 
 use datafusion_common::Result;
 
@@ -6,18 +6,19 @@ use super::keys::{Key, partition_point};
 use super::run::Run;
 use super::setup::Setup;
 
-/// A number of rows that are known to have keys up to and including a key.
+/// A key, and a number of rows whose keys are certainly not above it.
 #[derive(Debug, Clone)]
 pub(super) struct Mark {
     pub(super) key: Key,
     pub(super) rows: usize,
 }
 
-/// Takes the highest range of about `target` bytes out of `runs`.
+/// Removes the highest range of about `target` bytes from `runs`, and returns it.
 ///
-/// The last keys of all pieces are a sample of the buffered keys, weighted by the bytes of the
-/// pieces. The range begins above the one that has about `target` bytes above it. Where so many
-/// rows have this same key that much less is above it, pieces that end with it are taken, too.
+/// The last keys of all pieces, weighted by the sizes of the pieces, are a sample of the buffered
+/// keys. The range begins above the sampled key that has about `target` bytes above it. If many
+/// rows have this very key, much less than `target` may be above it. Then pieces that end with the
+/// key are added.
 pub(super) fn split_highest(runs: &mut Vec<Run>, target: usize, setup: &Setup) -> Result<Vec<Run>> {
     let total: usize = runs.iter().map(Run::bytes).sum();
     if target >= total {
@@ -54,8 +55,9 @@ pub(super) fn split_highest(runs: &mut Vec<Run>, target: usize, setup: &Setup) -
     Ok(highest)
 }
 
-/// The least key among the known ones up to which there are at least `fetch` rows in `runs` and in
-/// what `spilled` counts: no row above it is among the first `fetch`. `None` if there is no such key.
+/// Returns the lowest sampled key up to which there are at least `fetch` rows in `runs` and in the
+/// rows counted by `spilled`. No row above it is among the first `fetch` rows. Returns `None` if
+/// there is no such key.
 pub(super) fn cutoff(runs: &[Run], spilled: &[&Mark], fetch: usize, setup: &Setup) -> Result<Option<Key>> {
     let last_keys = runs.iter().flat_map(|run| run.pieces.iter().map(|piece| &piece.last));
     let mut known: Vec<&Key> = last_keys.chain(spilled.iter().map(|mark| &mark.key)).collect();

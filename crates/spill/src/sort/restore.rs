@@ -1,4 +1,4 @@
-//! The output: what is in memory and what was spilled, merged range by range.
+//! The output: rows in memory and spilled rows, merged range by range.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,30 +18,30 @@ use super::run::Run;
 use super::setup::Setup;
 use super::share::Share;
 
-/// Chunks that are opened before they are needed, if there is memory.
+/// The maximum number of chunks that are opened before they are needed, if there is memory.
 const READ_AHEAD_CHUNKS: usize = 2;
 
-/// A sort of one partition after its input has ended.
+/// The sort of one partition after its input has ended.
 pub(super) struct Restore {
     setup: Arc<Setup>,
-    /// Runs in memory.
+    /// The runs in memory.
     residents: Vec<SharedSource>,
-    /// Chunks that are being read.
+    /// The chunks that are being read.
     open: Vec<SharedSource>,
-    /// Chunks that are not yet needed, by their first key.
+    /// The chunks that are not needed yet, in the order of their first keys.
     waiting: VecDeque<Chunk>,
-    /// Of the batches of the output, and of spilled ones.
+    /// The number of rows per batch of the output, and per spilled batch.
     output_rows: usize,
     spilled_rows: usize,
-    /// Rows that the output may still have.
+    /// The number of rows that may still be emitted.
     left: usize,
-    /// For the batches that a merge puts out.
+    /// Memory for the batches that a merge emits.
     _output_memory: Share,
 }
 
 impl Restore {
-    /// The output of `runs` and `chunks` in batches of `output_rows` rows, with memory for them.
-    /// What must be spilled again has batches of `spilled_rows` rows.
+    /// Creates the output of `runs` and `chunks` in batches of `output_rows` rows, with memory for
+    /// them. Rows that have to be spilled again are written in batches of `spilled_rows` rows.
     pub(super) fn new(
         setup: Arc<Setup>,
         runs: Vec<Run>,
@@ -66,8 +66,8 @@ impl Restore {
 
     /// Emits all rows in order.
     ///
-    /// Up to the first key of the next chunk, all rows are in memory or in chunks that are open:
-    /// they are merged and emitted, then that chunk is opened.
+    /// All rows up to the first key of the next chunk are in memory or in open chunks. They are
+    /// merged and emitted, and then the next chunk is opened.
     pub(super) async fn emit(mut self, mut emitter: TryEmitter<RecordBatch, DataFusionError>) -> Result<()> {
         self.limit_fan_in().await?;
         loop {
@@ -101,14 +101,14 @@ impl Restore {
         }
     }
 
-    /// Puts `chunk` among the waiting ones.
+    /// Adds `chunk` to the waiting ones.
     fn insert(&mut self, chunk: Chunk) {
         let place = self.waiting.partition_point(|other| other.min <= chunk.min);
         self.waiting.insert(place, chunk);
     }
 
-    /// Opens the next chunk. That is right at any time, and necessary when all rows up to its first
-    /// key have been emitted.
+    /// Opens the next chunk. This is allowed at any time, and necessary when all rows up to the
+    /// first key of that chunk have been emitted.
     async fn open_next(&mut self) -> Result<()> {
         while let Some(mut chunk) = self.waiting.pop_front() {
             if let Some(source) = chunk.ahead.take() {
@@ -133,8 +133,8 @@ impl Restore {
         Ok(())
     }
 
-    /// Memory of `bytes` to read a chunk. What is read ahead, and then what is in memory, makes room
-    /// for it. The inner error is the pool's when nothing is left that could.
+    /// Reserves `bytes` to read a chunk. To free memory, it stops reading ahead, and then spills
+    /// rows from memory. The inner error is that of the pool, if nothing is left to free.
     async fn read_memory(&mut self, bytes: usize) -> Result<Result<Share>> {
         let mut memory = self.setup.memory();
         while let Err(error) = memory.try_grow(bytes) {
@@ -146,8 +146,9 @@ impl Restore {
         Ok(Ok(memory))
     }
 
-    /// Grows `memory`, with which `chunk` will be read, by what reading ahead needs, if there is
-    /// enough for all chunks that may have to be opened beside it.
+    /// Grows `memory`, with which `chunk` will be read, by the memory for reading ahead. Does
+    /// nothing and returns false unless there is also enough for all chunks that may have to be
+    /// opened at the same time.
     fn extend_for_read_ahead(&self, chunk: &Chunk, memory: &mut Share) -> bool {
         let others: usize = self.waiting.iter().take(self.setup.fan_in).map(Chunk::read_bytes).sum();
         let granted = memory.try_grow(chunk.read_ahead_bytes() + others).is_ok();
@@ -157,8 +158,8 @@ impl Restore {
         granted
     }
 
-    /// Begins to read the chunks that will be opened next, if there is memory, and if the rows that
-    /// can be read now may not be enough.
+    /// Begins to read the chunks that will be opened next, if there is memory, and unless the
+    /// sources that are already open have enough rows for the rest of the output.
     fn read_ahead(&mut self) -> Result<()> {
         let rows: usize = self.residents.iter().chain(&self.open).map(|source| source.lock().rows()).sum();
         if rows >= self.left {
@@ -177,8 +178,8 @@ impl Restore {
         Ok(())
     }
 
-    /// Spills the highest range of what is in memory, so that there is room for reading all waiting
-    /// chunks with `bytes` each. False if nothing is in memory.
+    /// Spills the highest range of the rows in memory, so that all waiting chunks can be read with
+    /// `bytes` each. Returns false if there are no rows in memory.
     async fn spill_residents(&mut self, bytes: usize) -> Result<bool> {
         let sources = std::mem::take(&mut self.residents);
         let mut runs: Vec<Run> = sources
@@ -200,7 +201,7 @@ impl Restore {
         Ok(true)
     }
 
-    /// Merges the smaller half of the open chunks, at least two, to one that waits.
+    /// Merges the smaller half of the open chunks, at least two of them, into one chunk that waits.
     async fn merge_open(&mut self) -> Result<()> {
         self.open.sort_by_key(|source| source.lock().rows());
         let count = (self.open.len() / 2).max(2).min(self.open.len());
@@ -211,7 +212,8 @@ impl Restore {
         Ok(())
     }
 
-    /// Merges chunks until no key is in more of them than can be read at once.
+    /// Merges chunks until the number of chunks that overlap at any key is small enough to read at
+    /// once.
     async fn limit_fan_in(&mut self) -> Result<()> {
         loop {
             let largest = self.waiting.iter().map(Chunk::read_bytes).max().unwrap_or(0);
@@ -222,7 +224,7 @@ impl Restore {
             }
             deepest.sort_by_key(|chunk| self.waiting[*chunk].rows);
             deepest.truncate((deepest.len() - fan_in + 1).min(fan_in));
-            // From the last to the first, so that positions stay those of the same chunks.
+            // Removed from the last to the first, so that the remaining positions stay valid.
             deepest.sort_unstable_by(|a, b| b.cmp(a));
             let chunks: Vec<_> = deepest.into_iter().filter_map(|chunk| self.waiting.remove(chunk)).collect();
             let mut sources = Vec::with_capacity(chunks.len());
@@ -241,7 +243,8 @@ impl Restore {
         }
     }
 
-    /// The positions of the waiting chunks that must be open at once where these are the most.
+    /// Returns the positions of the largest set of waiting chunks that have to be open at the same
+    /// time.
     fn deepest(&self) -> Vec<usize> {
         let mut deepest = Vec::new();
         for (last, chunk) in self.waiting.iter().enumerate() {
@@ -255,7 +258,7 @@ impl Restore {
     }
 }
 
-/// The rows of `run`, for several merges.
+/// Wraps `run` as a source that several merges read.
 fn shared(run: Run) -> SharedSource {
     Arc::new(Mutex::new(Source::from_run(run)))
 }

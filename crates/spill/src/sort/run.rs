@@ -15,31 +15,32 @@ use super::memory::{row_count, rows_within, take};
 use super::setup::Setup;
 use super::share::Share;
 
-/// Bytes that are charged for a run beside its rows: its place in a merge.
+/// Bytes that are charged for a run in addition to its rows, for its cursor in a merge.
 const RUN_OVERHEAD_BYTES: usize = 512;
-/// What sorting a batch needs at most, in multiples of its size: the rows that arrived, the same in
-/// one batch, their encoded keys and positions, and the sorted copy.
+/// The maximum memory to sort batches, as a multiple of their size: the rows that arrived, the same
+/// rows in one batch, their encoded keys and positions, and the sorted copy.
 pub(super) const SORT_FACTOR: usize = 4;
 
-/// A part of a run, in buffers of its own.
+/// A part of a run, in separate buffers.
 pub(super) struct Piece {
     pub(super) batch: RecordBatch,
     /// The key of the last row.
     pub(super) last: Key,
-    /// What `batch` and `last` occupy.
+    /// The memory of `batch` and `last`.
     pub(super) memory: Share,
 }
 
 impl Piece {
-    /// A piece of the sorted rows `batch`, whose memory is split off `memory`.
+    /// Creates a piece of the sorted rows `batch`. Its memory is split off from `memory`.
     fn new(batch: RecordBatch, last: Key, memory: &mut Share) -> Self {
         let bytes = get_record_batch_memory_size(&batch) + last.len();
-        // Parts of a batch can be a few bytes larger than the batch, by the rounding of buffers.
+        // Due to the rounding of buffers, the parts of a batch can be a few bytes larger than the
+        // batch.
         let memory = memory.split(bytes);
         Self { batch, last, memory }
     }
 
-    /// The first `rows` rows and the others, each in buffers of its own.
+    /// Splits the piece after `rows` rows, into two pieces with separate buffers.
     fn split(mut self, rows: usize, setup: &Setup) -> Result<(Self, Self)> {
         let count = row_count(&self.batch)?;
         let middle = u32::try_from(rows).unwrap_or(count).min(count);
@@ -54,22 +55,22 @@ impl Piece {
 /// Sorted rows in pieces.
 pub(super) struct Run {
     pub(super) pieces: VecDeque<Piece>,
-    /// What a merge needs to read the run, beside its pieces.
+    /// Memory that a merge needs to read the run, in addition to its pieces.
     pub(super) cursor: Share,
 }
 
 impl Run {
-    /// Bytes that the pool has for this run.
+    /// Returns the number of bytes reserved for this run.
     pub(super) fn bytes(&self) -> usize {
         self.cursor.size() + self.pieces.iter().map(|piece| piece.memory.size()).sum::<usize>()
     }
 
-    /// The number of rows.
+    /// Returns the number of rows.
     pub(super) fn rows(&self) -> usize {
         self.pieces.iter().map(|piece| piece.batch.num_rows()).sum()
     }
 
-    /// The number of rows with keys up to and including `bound`.
+    /// Returns the number of rows with keys up to and including `bound`.
     pub(super) fn rows_up_to(&self, bound: &[u8], setup: &Setup) -> Result<usize> {
         let whole = self.pieces.partition_point(|piece| *piece.last <= *bound);
         let rows = self.pieces.range(..whole).map(|piece| piece.batch.num_rows()).sum::<usize>();
@@ -79,7 +80,8 @@ impl Run {
         }
     }
 
-    /// The rows with keys above `bound`, which are taken out of this run, or `None`.
+    /// Removes the rows with keys above `bound` from this run, and returns them; `None` if there
+    /// are none.
     pub(super) fn split_above(&mut self, bound: &[u8], setup: &Setup) -> Result<Option<Self>> {
         let whole = self.pieces.partition_point(|piece| *piece.last <= *bound);
         let mut high = self.pieces.split_off(whole);
@@ -96,7 +98,7 @@ impl Run {
         Ok(self.with_cursor(high))
     }
 
-    /// The last piece as a run of its own, if its last key is `key`.
+    /// Removes the last piece if its last key is `key`, and returns it as a run.
     pub(super) fn split_last(&mut self, key: &[u8]) -> Option<Self> {
         if self.pieces.back().is_none_or(|piece| *piece.last != *key) {
             return None;
@@ -105,8 +107,9 @@ impl Run {
         self.with_cursor(last)
     }
 
-    /// A run of `pieces`, which are from this run, with this run's cursor memory if this run has
-    /// become empty. Otherwise with none: the two are not read at the same time.
+    /// Creates a run from `pieces`, which were removed from this run. It gets this run's cursor
+    /// memory if this run is empty now, and otherwise none, since the two are not read at the same
+    /// time.
     fn with_cursor(&mut self, pieces: VecDeque<Piece>) -> Option<Self> {
         if pieces.is_empty() {
             return None;
@@ -119,11 +122,11 @@ impl Run {
     }
 }
 
-/// Sorts `batches` to a run, whose memory is split off `memory`, which has [`SORT_FACTOR`] times
-/// the bytes of `batches`.
+/// Sorts `batches` into a run. Its memory is split off from `memory`, which must have
+/// [`SORT_FACTOR`] times the bytes of `batches`.
 ///
-/// Rows with keys above `cutoff`, and rows that cannot be among the first `setup.fetch`, are left
-/// out. The answer is `None` if no row is left.
+/// Rows with keys above `cutoff`, and rows that cannot be among the first `setup.fetch`, are
+/// dropped. Returns `None` if no row is left.
 pub(super) fn sort_run(
     setup: &Setup,
     mut batches: Vec<RecordBatch>,
@@ -137,7 +140,7 @@ pub(super) fn sort_run(
     drop(batches);
     let (positions, cursor_row) = match single_column(setup, &batch)? {
         Some(column) => {
-            // A merge refers to a column, but evaluates an expression.
+            // A merge refers to a column without a copy, but has to evaluate any other expression.
             let row = match setup.ordering.first().expr.is::<Column>() {
                 true => 0,
                 false => column.values.get_array_memory_size() / batch.num_rows().max(1) + 1,
@@ -168,13 +171,14 @@ pub(super) fn sort_run(
         let last = setup.keys.key(&piece, piece.num_rows() - 1)?;
         pieces.push_back(Piece::new(piece, last, memory));
     }
-    // A merge encodes the keys of a piece, and keeps the space of the one before.
+    // A merge encodes the keys of a piece while it still holds those of the piece before.
     let cursor = RUN_OVERHEAD_BYTES + 2 * cursor_row * piece_rows;
     let cursor = memory.split(cursor);
     Ok((!pieces.is_empty()).then_some(Run { pieces, cursor }))
 }
 
-/// The only sort key, if Arrow sorts and DataFusion merges columns of its type without encoding.
+/// Returns the only sort key, if its column can be sorted by Arrow and merged by DataFusion without
+/// encoding; otherwise `None`.
 fn single_column(setup: &Setup, batch: &RecordBatch) -> Result<Option<SortColumn>> {
     if setup.ordering.len() > 1 {
         return Ok(None);
@@ -187,9 +191,9 @@ fn single_column(setup: &Setup, batch: &RecordBatch) -> Result<Option<SortColumn
     Ok(plain.then_some(column))
 }
 
-/// The positions of the first `fetch` of `count` encoded keys, in their order.
+/// Returns the positions of the first `fetch` of `count` encoded keys, in the order of the keys.
 fn sorted_positions(rows: &Rows, count: u32, fetch: Option<usize>) -> UInt32Array {
-    // The first bytes decide most comparisons without another access to memory.
+    // The first bytes decide most comparisons without an additional memory access.
     let mut order: Vec<(u64, u32)> = (0..count)
         .map(|position| {
             let key = rows.row(position as usize).data();

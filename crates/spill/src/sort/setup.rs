@@ -1,4 +1,4 @@
-//! What all steps of the sort of one partition share.
+//! State that all steps of the sort of one partition share.
 
 use std::sync::Arc;
 
@@ -15,24 +15,24 @@ use super::keys::Keys;
 use super::memory::{Sizes, compact, has_dictionary};
 use super::share::Share;
 
-/// The most chunks that are merged at once.
+/// The maximum number of chunks that are merged at once.
 const MAX_FAN_IN: usize = 32;
 
-/// The fixed parameters of the sort of one partition, and its handles to memory and spill files.
+/// The parameters of the sort of one partition, and its handles to memory and spill files.
 pub(super) struct Setup {
     pub(super) schema: SchemaRef,
     pub(super) ordering: LexOrdering,
     pub(super) keys: Keys,
     pub(super) sizes: Sizes,
-    /// The most rows of an output batch.
+    /// The maximum number of rows of an output batch.
     pub(super) batch_rows: usize,
-    /// The most rows of the output, at least 1.
+    /// The maximum number of rows of the output, at least 1.
     pub(super) fetch: Option<usize>,
-    /// Whether a column refers to a dictionary: a run is then one piece, since each piece would be
-    /// charged the whole dictionary.
+    /// True if a column contains a dictionary. A run is then a single piece, since each piece would
+    /// be charged for the whole dictionary.
     pub(super) has_dictionary: bool,
     pub(super) spill: SpillManager,
-    /// The most chunks that are merged at once, at least 2.
+    /// The maximum number of chunks that are merged at once, at least 2.
     pub(super) fan_in: usize,
     pub(super) baseline: BaselineMetrics,
     partition: usize,
@@ -42,11 +42,11 @@ pub(super) struct Setup {
 }
 
 impl Setup {
-    /// The setup of `partition` of `partitions`, for rows of `schema` in `ordering`.
+    /// Creates the setup of `partition` of `partitions`, for rows of `schema` in `ordering`.
     ///
     /// # Errors
     ///
-    /// A sort key has a type that has no encoding.
+    /// Returns an error if a sort key has a type that cannot be encoded.
     pub(super) fn try_new(
         schema: SchemaRef,
         ordering: LexOrdering,
@@ -86,24 +86,24 @@ impl Setup {
         })
     }
 
-    /// The `batch` as it is put out. Where partitions are merged above, it gets buffers of its own: the
-    /// merge accounts for all that its batches refer to, which for views are the buffers of all rows
-    /// that were merged here.
+    /// Returns `batch` in the form in which it is emitted. If a merge of partitions follows, it is
+    /// copied to separate buffers: that merge accounts for all buffers to which its batches refer,
+    /// which for views are the buffers of all rows that were merged here.
     pub(super) fn emitted(&self, batch: RecordBatch) -> Result<RecordBatch> {
         if self.partitions == 1 { Ok(batch) } else { compact(batch) }
     }
 
-    /// An empty share of the memory of this partition.
+    /// Returns an empty share of the memory of this partition.
     pub(super) fn memory(&self) -> Share {
         Share::new(&self.memory)
     }
 
-    /// A reservation of no pool, for steps whose memory the caller has reserved before.
+    /// Returns a reservation of an unbounded pool, for steps whose memory is already reserved.
     pub(super) fn reserved_before(&self) -> MemoryReservation {
         MemoryConsumer::new("RangeSortExec: reserved before").register(&self.unbounded)
     }
 
-    /// The error for `bytes` that the pool refused with `error`, needed `purpose`.
+    /// Returns the error for `bytes`, needed for `purpose`, that the pool refused with `error`.
     pub(super) fn exhausted(&self, error: &DataFusionError, bytes: usize, purpose: &str) -> DataFusionError {
         DataFusionError::ResourcesExhausted(format!(
             "RangeSortExec[{}] needs {bytes} bytes {purpose}, after it spilled all that it could; \

@@ -1,8 +1,8 @@
 //! Casts from decimals to floating-point numbers with a fast path.
 //!
-//! Converting a 128-bit integer takes a routine, a 64-bit one an instruction. A batch whose values
-//! all fit 64 bits takes the instruction; values and rounding are Arrow's.
-//! is looked at for a whole batch while it is computed; values and rounding are arrow's.
+//! To convert a 128-bit integer takes a routine, to convert a 64-bit integer one instruction. If
+//! all values of a batch fit into 64 bits, which is checked while they are converted, the
+//! instruction is used. Values and rounding are those of Arrow.
 
 use std::sync::Arc;
 
@@ -14,21 +14,21 @@ use datafusion_expr::{ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, Scalar
 
 use crate::expr::physical::on_array;
 
-/// `CAST(decimal AS DOUBLE)`.
+/// The function `CAST(decimal AS DOUBLE)`.
 #[derive(Debug, Eq, Hash, PartialEq)]
 pub(crate) struct DecimalToFloat {
     signature: Signature,
 }
 
 impl DecimalToFloat {
-    /// `None` if there is no fast path from one type to the other.
+    /// Returns `None` if there is no fast path between the types.
     pub(crate) fn new(from: &DataType, to: &DataType) -> Option<Self> {
         let casts = matches!((from, to), (DataType::Decimal128(..), DataType::Float64));
         casts.then(|| Self { signature: Signature::any(1, Volatility::Immutable) })
     }
 }
 
-/// The values as floating-point numbers.
+/// Converts the values to floating-point numbers.
 fn to_float(array: &ArrayRef) -> DfResult<ArrayRef> {
     if let (Some(decimals), DataType::Decimal128(_, scale)) =
         (array.as_primitive_opt::<Decimal128Type>(), array.data_type())
@@ -39,9 +39,9 @@ fn to_float(array: &ArrayRef) -> DfResult<ArrayRef> {
     Ok(cast(array, &DataType::Float64)?)
 }
 
-/// Each value divided by `divisor`, if all fit 64 bits.
+/// Divides each value by `divisor`. Returns `None` unless all values fit into 64 bits.
 fn short(values: &[i128], divisor: f64) -> Option<Vec<f64>> {
-    // A bit where any value exceeds its low 64 bits.
+    // Has a bit set if any value exceeds its low 64 bits.
     let mut more = 0;
     let floats = values.iter().map(|value| {
         let low = *value as i64;

@@ -1,4 +1,4 @@
-//! Casts whose rules are not Arrow's.
+//! Casts that follow other rules than Arrow's.
 
 pub(crate) mod decimal;
 pub(crate) mod text;

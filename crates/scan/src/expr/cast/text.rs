@@ -14,7 +14,8 @@ use crate::values::builders::builder;
 use crate::values::fields::{FieldColumn, Quoting, Span};
 use crate::values::nulls::{Nulls, Spelling};
 
-/// `CAST(text AS type)` by the rules of [`crate::values::parse`], which typed columns use as well.
+/// The function `CAST(text AS type)`. It follows the rules of [`crate::values::parse`], as the
+/// decoders of typed columns do.
 #[derive(Debug, Eq, Hash, PartialEq)]
 pub(crate) struct TextCast {
     to: DataType,
@@ -48,12 +49,13 @@ impl ScalarUDFImpl for TextCast {
     }
 }
 
-/// Strictly casts text to a type that has a rule there.
+/// Casts text strictly to a type that has rules in [`crate::values::parse`].
 pub(crate) fn text_to(text: &StringArray, to: &DataType) -> pushdowndb_contract::Result<ArrayRef> {
     text_to_spelled(text, to, Spelling::Cast)
 }
 
-/// Casts text, accepting the spellings of a cast or of a declared column.
+/// Casts text. `spelling` selects the spellings that are accepted: those of a cast or of a declared
+/// column.
 pub(crate) fn text_to_spelled(
     text: &StringArray,
     to: &DataType,

@@ -1,9 +1,9 @@
 //! Functions over values without a declared type: JSON tokens, whose kind may differ from record to
 //! record.
 //!
-//! A token is text as JSON writes a value; `null` is NULL. Comparison and arithmetic depend on the
-//! kinds: equality between kinds is FALSE, order and arithmetic between kinds are NULL. See
-//! [`crate::expr::number`] for numbers.
+//! A token is a value as JSON text; `null` is NULL. Comparison and arithmetic depend on the kinds
+//! of values: values of different kinds are not equal, and their order and arithmetic are NULL. For
+//! numbers see [`crate::expr::number`].
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -30,7 +30,7 @@ pub(crate) enum Value<'a> {
     Boolean(bool),
     Number(Number),
     Text(Cow<'a, str>),
-    /// An object or array, as written.
+    /// An object or array, as it is written.
     Nested(&'a str),
 }
 
@@ -57,7 +57,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// `None` between kinds.
+    /// Returns the order of two values; `None` if they are of different kinds.
     fn order(&self, other: &Self) -> Option<Ordering> {
         match (self, other) {
             (Self::Number(a), Self::Number(b)) => Some(a.compare(*b)),
@@ -67,7 +67,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Bytes that sort like values: Booleans, numbers, text, others.
+    /// Appends bytes that sort like the values: Booleans, numbers, text, other values.
     pub(crate) fn sort_key(&self, out: &mut Vec<u8>) {
         match self {
             Self::Null => {}
@@ -95,7 +95,7 @@ pub(crate) struct TokenFunction {
 }
 
 impl TokenFunction {
-    /// `None` if it is no function over tokens.
+    /// Returns `None` if `function` is not a function of tokens.
     pub(crate) fn new(function: Function) -> Option<Self> {
         use Function::*;
         let known = matches!(
@@ -123,7 +123,7 @@ impl TokenFunction {
         known.then(|| Self { function, signature: Signature::variadic_any(Volatility::Immutable) })
     }
 
-    /// Number of arguments.
+    /// Returns the number of arguments.
     pub(crate) fn arity(&self) -> usize {
         use Function::*;
         match self.function {
@@ -236,13 +236,13 @@ impl TokenFunction {
     }
 }
 
-/// An argument: a token per row, or a constant.
+/// An argument: a token for each row, or a constant.
 enum Operand {
     Constant(Option<String>),
     Rows(StringArray),
 }
 
-/// An operand whose constant is parsed once.
+/// An operand whose constant, if it is one, is already parsed.
 enum Values<'a> {
     Constant(Value<'a>),
     Rows(&'a StringArray),
@@ -259,7 +259,7 @@ impl Operand {
         })
     }
 
-    /// Bytes of its text in `rows` rows.
+    /// Returns the bytes of its text in `rows` rows.
     fn bytes(&self, rows: usize) -> usize {
         match self {
             Self::Constant(text) => text.as_ref().map_or(0, String::len).saturating_mul(rows),
@@ -321,7 +321,7 @@ fn to_token(array: &ArrayRef) -> Result<ArrayRef> {
             Arc::new(values.collect::<StringArray>())
         }
         DataType::Float32 => {
-            // The shortest text of a float is not that of the double it widens to.
+            // A float's shortest text differs from that of the double to which it widens.
             let values = array.as_primitive::<Float32Type>().iter();
             Arc::new(values.map(|v| v.filter(|v| v.is_finite()).map(|v| format!("{v:?}"))).collect::<StringArray>())
         }
@@ -333,7 +333,8 @@ fn to_token(array: &ArrayRef) -> Result<ArrayRef> {
     })
 }
 
-/// `a || b`, NULL if either is. A short query can make very long text, so it is counted first.
+/// Returns `a || b`; NULL if either is NULL. The bytes are counted first, since a short query can
+/// create very long text.
 fn concat(a: &Operand, b: &Operand, rows: usize) -> Result<ArrayRef> {
     let bytes = a.bytes(rows).saturating_add(b.bytes(rows));
     if bytes > limits::MAX_VALUE_BYTES {
@@ -343,7 +344,7 @@ fn concat(a: &Operand, b: &Operand, rows: usize) -> Result<ArrayRef> {
     for row in 0..rows {
         match (a.text(row), b.text(row)) {
             (Some(a), Some(b)) => {
-                // Writing into memory does not fail.
+                // Writing to memory cannot fail.
                 let _ = out.write_str(a).and_then(|()| out.write_str(b));
                 out.append_value("");
             }
@@ -359,7 +360,7 @@ pub(crate) fn too_large() -> Error {
     Error::new(ErrorKind::Limit, message).with_code("OverMaxRecordSize")
 }
 
-/// The text of a token that a cast to an integer parses.
+/// Returns the text of a token in the form that a cast to an integer parses.
 fn whole_text(token: &str) -> Option<String> {
     let is_whole = |token: &str| token.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
     match Value::of(token) {
@@ -367,14 +368,14 @@ fn whole_text(token: &str) -> Option<String> {
         Value::Number(number) if !is_whole(token) => match number {
             Number::Int(value) => Some(value.to_string()),
             Number::Decimal(value, scale) => Some((value / 10_i128.checked_pow(scale)?).to_string()),
-            // The cast reports that integers beyond 64 bits do not fit.
+            // An integer that exceeds 64 bits is reported by the cast.
             Number::Float(value) => Some(format!("{:.0}", value.trunc())),
         },
         _ => scalar_text(token),
     }
 }
 
-/// The text of a token that a cast to a Boolean parses.
+/// Returns the text of a token in the form that a cast to a Boolean parses.
 fn truth_text(token: &str) -> Option<String> {
     match Value::of(token) {
         Value::Number(number) => Some((number.compare(Number::Int(0)) != Ordering::Equal).to_string()),
@@ -382,7 +383,7 @@ fn truth_text(token: &str) -> Option<String> {
     }
 }
 
-/// A LIKE pattern in Arrow's form.
+/// Converts a LIKE pattern to Arrow's form.
 fn like(pattern: &str, escape: Option<char>) -> Result<String> {
     like_with_backslash(pattern, escape).ok_or_else(|| {
         let message = format!("in the pattern '{}' the escape stands before an ordinary character", shorten(pattern));
@@ -390,7 +391,7 @@ fn like(pattern: &str, escape: Option<char>) -> Result<String> {
     })
 }
 
-/// Converts text or numbers to number tokens; decimals and doubles with as few digits as possible.
+/// Converts text or numbers to number tokens. Decimals and doubles get as few digits as possible.
 fn to_number(array: &ArrayRef) -> Result<ArrayRef> {
     if !array.data_type().is_string() {
         let tokens = to_token(array)?;
@@ -400,7 +401,7 @@ fn to_number(array: &ArrayRef) -> Result<ArrayRef> {
     for text in &as_text(array)? {
         match text {
             None => numbers.append_null(),
-            // Most are written as a token already.
+            // Most numbers already have the form of a token.
             Some(text) if is_plain(text.as_bytes()) => numbers.append_value(text),
             Some(text) => numbers.append_value(Number::parse_text(text).map(Number::to_text).ok_or_else(|| {
                 Error::invalid(format!("cannot parse '{}' as DECIMAL", shorten(text))).with_code("CastFailed")
@@ -410,7 +411,7 @@ fn to_number(array: &ArrayRef) -> Result<ArrayRef> {
     Ok(Arc::new(numbers.finish()))
 }
 
-/// True if the text is an exact JSON number such as `-12.50`, within bounds.
+/// Returns whether the text is an exact JSON number, such as `-12.50`, of limited length.
 fn is_plain(text: &[u8]) -> bool {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     let whole = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -447,7 +448,7 @@ impl ScalarUDFImpl for TokenFunction {
     }
 }
 
-/// Evaluates a function for all rows, or once if all arguments are constants.
+/// Evaluates `f` for all rows, or once if all arguments are constants.
 pub(crate) fn constant_or_rows(
     args: &ScalarFunctionArgs,
     f: impl FnOnce(usize) -> Result<ArrayRef>,

@@ -1,17 +1,17 @@
-//! Upper and lower case of long texts, in pieces between which the work can be interrupted.
+//! Upper and lower case of long texts, processed in pieces so that the work can be interrupted.
 
 use crate::runtime::interrupt::Steps;
 
-/// Approximate bytes of a piece.
+/// The approximate size of a piece, in bytes.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// The pieces of a text, until `steps` end.
+/// Returns the pieces of a text, until `steps` run out.
 fn pieces<'a>(text: &'a str, steps: &mut Steps) -> impl Iterator<Item = &'a str> {
     let mut rest = text;
     std::iter::from_fn(move || {
         let (piece, after) = rest.split_at_checked(rest.floor_char_boundary(PIECE_BYTES))?;
         rest = after;
-        // A character costs about as much as reading sixteen bytes.
+        // Converting a character costs about as much as reading sixteen bytes.
         (!piece.is_empty() && steps.go_on(16 * piece.len())).then_some(piece)
     })
 }
@@ -22,8 +22,8 @@ pub(crate) fn upper(text: &str, steps: &mut Steps) -> String {
     upper
 }
 
-/// The text in lower case. Only sigma depends on its context: it has a form of its own at the end
-/// of a word.
+/// Returns the text in lower case. Only the form of a sigma depends on its context: it is different
+/// at the end of a word.
 pub(crate) fn lower(text: &str, steps: &mut Steps) -> String {
     const SIGMA: char = 'Σ';
     let mut lower = String::with_capacity(text.len());
@@ -43,8 +43,8 @@ pub(crate) fn lower(text: &str, steps: &mut Steps) -> String {
                 let after = after.get(SIGMA.len_utf8()..).unwrap_or_default();
                 let mut letter = |c: char| steps.go_on(64).then(|| kind(c));
                 let is_letter = |kind: Option<Kind>| kind == Some(Kind::Letter);
-                // Between two sigmas, which are letters themselves, each character is looked at
-                // twice.
+                // A sigma is a letter, which ends both searches, so each character is examined at
+                // most twice.
                 let follows =
                     is_letter(before.chars().rev().map_while(&mut letter).find(|kind| *kind != Kind::Ignored));
                 let precedes = is_letter(after.chars().map_while(&mut letter).find(|kind| *kind != Kind::Ignored));
@@ -56,17 +56,17 @@ pub(crate) fn lower(text: &str, steps: &mut Steps) -> String {
     lower
 }
 
-/// Effect of a character on an adjacent sigma.
+/// The effect of a character on an adjacent sigma.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Kind {
-    /// Cased.
+    /// A letter with case.
     Letter,
-    /// Ignored: the next character decides.
+    /// A character that is skipped: the next one decides.
     Ignored,
     Other,
 }
 
-/// Determined with the standard library, by the form of a sigma before it.
+/// Determines the kind by the form that the standard library gives to a sigma before the character.
 fn kind(c: char) -> Kind {
     let is_last = |text: [char; 4]| {
         let lower = text.iter().collect::<String>().to_lowercase();

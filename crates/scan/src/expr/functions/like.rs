@@ -1,7 +1,7 @@
 //! LIKE.
 //!
-//! DataFusion compiles patterns with `_` to regular expressions, which take a minute for some
-//! patterns of a few kilobytes and cannot be interrupted; see [`crate::values::pattern`].
+//! DataFusion compiles patterns with `_` to regular expressions. For some patterns of a few
+//! kilobytes that takes a minute and cannot be interrupted; see [`crate::values::pattern`].
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::expr::functions::json::constant_or_rows;
 use crate::runtime::interrupt::{Steps, check_interrupt};
 use crate::values::pattern::Pattern;
 
-/// `value [NOT] LIKE pattern` or `ILIKE` of two texts of the same type.
+/// The function `value [NOT] LIKE pattern` or `ILIKE` of two texts of the same type.
 #[derive(Debug)]
 pub(crate) struct Like {
     negated: bool,
@@ -34,7 +34,7 @@ impl Like {
         Self { negated, case_insensitive, constant, signature: Signature::any(2, Volatility::Immutable) }
     }
 
-    /// The constant pattern, and whether the match is negated.
+    /// Returns the constant pattern, and whether the match is negated.
     pub(crate) fn pattern(&self) -> Option<(&Arc<Pattern>, bool)> {
         self.constant.as_ref().map(|(_, pattern)| (pattern, self.negated))
     }
@@ -49,7 +49,7 @@ impl Like {
             Some((_, pattern)) => self.constant_on(&values, pattern),
             None => self.each_on(&values, &array(args.get(1))?),
         };
-        // Interrupted work has no results.
+        // If the work was interrupted, the matches are not valid.
         check_interrupt()?;
         matches.map(|matches| Arc::new(matches) as ArrayRef).map_err(from_datafusion)
     }
@@ -86,7 +86,7 @@ impl Like {
         }
     }
 
-    /// A pattern per row; repeated patterns are compiled once.
+    /// Matches with one pattern per row. Consecutive equal patterns are compiled once.
     fn each<'a>(&self, values: impl StringArrayType<'a>, patterns: impl StringArrayType<'a>) -> BooleanArray {
         let mut steps = Steps::default();
         let nulls = NullBuffer::union(values.nulls(), patterns.nulls());
@@ -99,7 +99,7 @@ impl Like {
             let pattern = match &mut last {
                 Some((text, pattern)) if *text == wanted => pattern,
                 last => {
-                    // Compiling one takes some allocations.
+                    // Compiling a pattern takes some allocations.
                     if !steps.go_on(64 + 8 * wanted.len()) {
                         return false;
                     }

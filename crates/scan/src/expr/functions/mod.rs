@@ -1,4 +1,4 @@
-//! Functions of the contract that are evaluated here.
+//! Functions of the contract that are implemented here.
 
 pub(crate) mod json;
 pub(crate) mod letter_case;

@@ -1,6 +1,6 @@
 //! SUBSTRING of a constant text by position.
 //!
-//! A Bloom filter in S3 Select is a long constant of `0` and `1` of which each row reads one
+//! A Bloom filter in S3 Select is a long constant of `0` and `1`, of which each row reads one
 //! character (PushdownDB, Section V). DataFusion's function would first repeat the constant for
 //! each row.
 
@@ -16,11 +16,12 @@ use pushdowndb_contract::{Error, Result};
 use crate::error::{from_arrow, from_datafusion};
 use crate::expr::functions::json::constant_or_rows;
 
-/// `SUBSTRING(text FROM start [FOR length])` of one text; the arguments are start and length.
+/// The function `SUBSTRING(text FROM start [FOR length])` of one constant text. Its arguments are
+/// start and length.
 #[derive(Debug, Eq, Hash, PartialEq)]
 pub(crate) struct ConstantSubstring {
     text: String,
-    /// Offsets of the characters, and the end; `None` if each is one byte.
+    /// The offsets of the characters, and the end; `None` if each character is one byte.
     starts: Option<Vec<usize>>,
     signature: Signature,
 }
@@ -35,7 +36,7 @@ impl ConstantSubstring {
         }
     }
 
-    /// The characters from number `start` on, counted from 1.
+    /// Returns the characters from number `start` on, counted from 1.
     fn part(&self, start: i64, length: Option<i64>) -> Result<&str> {
         if let Some(negative @ ..0) = length {
             return Err(Error::invalid(format!("SUBSTRING cannot have a length of {negative}")));

@@ -1,8 +1,8 @@
-//! Text functions: DataFusion's, except for long texts and long sets of characters.
+//! Text functions. They are DataFusion's, except for long texts and long sets of characters.
 //!
-//! DataFusion's kernels are fast on short texts. A text of many megabytes is a single step for
-//! them, which cannot be interrupted, and TRIM compares each character with all of its set. Here
-//! long texts are processed in pieces, and sets are looked up.
+//! DataFusion's kernels are fast on short texts. But they process a text of many megabytes in a
+//! single step, which cannot be interrupted, and TRIM compares each character with the whole set.
+//! Here long texts are processed in pieces, and sets are looked up.
 
 use std::sync::Arc;
 
@@ -19,16 +19,16 @@ use crate::expr::functions::json::constant_or_rows;
 use crate::expr::functions::letter_case::{lower, upper};
 use crate::runtime::interrupt::{Steps, check_interrupt};
 
-/// Longer texts are processed in pieces of about this size.
+/// The approximate size of the pieces in which longer texts are processed, in bytes.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// Maximum bytes of texts for DataFusion's kernels.
+/// The maximum size of texts that are passed to DataFusion's kernels, in bytes.
 const MAX_SHORT_BYTES: usize = 1 << 20;
 
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct TextFunction {
     function: Function,
-    /// DataFusion's, which has the same types and the same meaning.
+    /// DataFusion's function, which has the same types and the same meaning.
     own: Arc<ScalarUDF>,
     /// The characters that TRIM removes, if they are a constant.
     set: Option<Set>,
@@ -36,9 +36,9 @@ pub(crate) struct TextFunction {
 
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 struct Set {
-    /// A bit for each.
+    /// A bit mask of the ASCII characters.
     ascii: u128,
-    /// Sorted.
+    /// Other characters, sorted.
     others: Vec<char>,
 }
 
@@ -64,7 +64,7 @@ impl Set {
 }
 
 impl TextFunction {
-    /// `None` for other functions.
+    /// Returns `None` if `function` is not a text function.
     pub(crate) fn new(function: Function) -> Option<Self> {
         let own = match function {
             Function::Lower => string::lower(),
@@ -79,12 +79,12 @@ impl TextFunction {
         Some(Self { function, own, set: None })
     }
 
-    /// The function that decides the types of arguments.
+    /// Returns DataFusion's function, which determines the types of arguments.
     pub(crate) fn own(&self) -> &Arc<ScalarUDF> {
         &self.own
     }
 
-    /// Returns the function with a constant second argument of TRIM.
+    /// Returns the function with `characters` as the constant second argument of TRIM.
     pub(crate) fn with_constant(self, characters: &ScalarValue) -> Self {
         let set = characters.try_as_str().flatten().filter(|_| self.trims()).map(Set::new);
         Self { set, ..self }
@@ -122,7 +122,7 @@ impl TextFunction {
                 self.trimmed(&texts, sets.as_ref(), &mut steps)?
             }
         };
-        // Interrupted work has no results.
+        // If the work was interrupted, the result is not valid.
         check_interrupt()?;
         Ok(result)
     }
@@ -201,7 +201,7 @@ impl Texts {
         (0..self.len()).map(|row| self.get(row))
     }
 
-    /// Builds an array of the same type.
+    /// Creates an array of the same type from `texts`.
     fn array_of<S: AsRef<str>>(&self, texts: impl Iterator<Item = Option<S>>) -> ArrayRef {
         match self {
             Self::Utf8(_) => Arc::new(texts.collect::<StringArray>()),
@@ -231,13 +231,13 @@ impl Texts {
         }
     }
 
-    /// True if a text is long.
+    /// Returns whether one of the texts is long.
     fn has_long(&self) -> bool {
         self.iter().flatten().any(|text| text.len() > MAX_SHORT_BYTES)
     }
 }
 
-/// `SUBSTRING(text FROM start [FOR length])` of each row.
+/// Computes `SUBSTRING(text FROM start [FOR length])` for each row.
 fn substrings(texts: &Texts, starts: &Int64Array, lengths: Option<&Int64Array>, steps: &mut Steps) -> Result<ArrayRef> {
     let mut parts: Vec<Option<&str>> = Vec::with_capacity(texts.len());
     for row in 0..texts.len() {
@@ -268,7 +268,8 @@ fn substrings(texts: &Texts, starts: &Int64Array, lengths: Option<&Int64Array>, 
     Ok(texts.array_of(parts.into_iter()))
 }
 
-/// Offset of the character with this number, counted from 0; the end if there are fewer.
+/// Returns the offset of the character with this number, counted from 0; the end of the text if it
+/// has fewer characters.
 fn byte_of(text: &str, number: i64, steps: &mut Steps) -> usize {
     let Ok(mut left) = usize::try_from(number) else { return 0 };
     let mut at = 0;

@@ -1,6 +1,6 @@
-//! Functions over S3 Select timestamps, which are text (see [`pushdowndb_contract::Timestamp`]).
+//! Functions of S3 Select timestamps, which are text (see [`pushdowndb_contract::Timestamp`]).
 //!
-//! Dates and timestamps of Arrow, as in Parquet, are accepted as well.
+//! Arrow's dates and timestamps, as in Parquet, are accepted, too.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -16,18 +16,19 @@ use crate::error::{from_arrow, from_datafusion};
 use crate::expr::functions::json::constant_or_rows;
 use crate::values::fields::shorten;
 
-/// One of the functions, with its constant arguments.
+/// A function of timestamps, with its constant arguments.
 #[derive(Debug, Eq, Hash, PartialEq)]
 pub(crate) struct TimeFunction {
     function: Function,
     part: Option<DatePart>,
-    /// A constant pattern, checked when it is parsed.
+    /// A constant pattern, which is known to be valid.
     pattern: Option<String>,
     signature: Signature,
 }
 
 impl TimeFunction {
-    /// Returns the function and its remaining arguments; `None` if it is no timestamp function.
+    /// Returns the function and its remaining arguments; `None` if it is not a function of
+    /// timestamps.
     pub(crate) fn new(function: Function, args: &[Expr]) -> Result<Option<(Self, &[Expr])>> {
         let (part, pattern, rest): (_, _, &[Expr]) = match (function, args) {
             (Function::ToTimestamp, [_]) => (None, None, args),
@@ -161,7 +162,7 @@ fn texts(times: &Times, write: impl Fn(Timestamp, &mut StringBuilder) -> Result<
     Ok(Arc::new(out.finish()))
 }
 
-/// One pattern for all rows, or one for each.
+/// One pattern for all rows, or one for each row.
 enum Patterns {
     Constant(Pattern),
     Rows(StringArray, Option<(String, Pattern)>),
@@ -198,10 +199,10 @@ impl Patterns {
     }
 }
 
-/// Timestamps as text, or Arrow's as instants.
+/// Timestamps as text, or as Arrow's instants.
 enum Times {
     Text(StringArray),
-    /// Microseconds, and the number of digits of a fraction to write.
+    /// Instants in microseconds, and the number of fraction digits to write.
     Instants(arrow::array::TimestampMicrosecondArray, u8),
 }
 
@@ -213,7 +214,7 @@ impl Times {
             return Ok(Self::Text(text.as_string::<i32>().clone()));
         }
         if matches!(data_type, DataType::Date32 | DataType::Date64) {
-            // A date has no time; its text is that of a timestamp with day precision.
+            // A date has no time: its text is that of a timestamp with the precision of a day.
             let text =
                 cast(&cast(array, &DataType::Date32).map_err(from_arrow)?, &DataType::Utf8).map_err(from_arrow)?;
             return Ok(Self::Text(text.as_string::<i32>().clone()));

@@ -1,8 +1,8 @@
-//! Aggregates without groups: one row out of any number. For groups see
+//! Aggregates without groups, which return a single row. For groups see
 //! [`crate::operators::group::hash_aggregate`].
 //!
-//! Result types are DataFusion's. Counts and sums of integers and decimals are exact, and a sum
-//! that overflows its type is an error; other aggregates are DataFusion's accumulators.
+//! Result types are those of DataFusion. Counts, and sums of integers and decimals, are exact, and
+//! a sum that overflows its type is an error. Other aggregates use DataFusion's accumulators.
 
 use std::sync::Arc;
 
@@ -34,17 +34,17 @@ pub(crate) struct Accumulator {
 enum State {
     CountRows(i64),
     Count(Physical, i64),
-    /// Over Int64 or UInt64; the total is `None` until there is a value.
+    /// The sum of Int64 or UInt64 values; `None` until there is a value.
     SumIntegers(Physical, DataType, Option<i128>),
     SumDecimals(Physical, DataType, Option<i128>),
     Tokens(Physical, TokenTotal),
     Other(Physical, DataType, Box<dyn DfAccumulator>),
-    /// One of the states that DataFusion keeps for a variance.
+    /// One of the states of a variance, computed by DataFusion's accumulator.
     Variance(Physical, usize, Box<dyn DfAccumulator>),
 }
 
 impl Accumulator {
-    /// Returns the accumulator of `call` over batches of `schema`.
+    /// Creates the accumulator of `call` over batches of `schema`.
     pub(crate) fn new(call: &AggregateCall, schema: &SchemaRef) -> Result<Self> {
         let function = call.function;
         let argument = call.argument.as_ref().map(|expr| lower(expr, schema)).transpose()?;
@@ -72,7 +72,7 @@ impl Accumulator {
         Ok(Self { name: call.name.clone(), state })
     }
 
-    /// The result's column.
+    /// Returns the field of the result.
     pub(crate) fn field(&self) -> Field {
         let (data_type, nullable) = match &self.state {
             State::CountRows(_) | State::Count(..) => (DataType::Int64, false),
@@ -147,7 +147,7 @@ impl Accumulator {
         Ok(())
     }
 
-    /// Approximate memory.
+    /// Returns the approximate memory, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         match &self.state {
             State::CountRows(_) | State::Count(..) | State::SumIntegers(..) | State::SumDecimals(..) => {
@@ -158,7 +158,7 @@ impl Accumulator {
         }
     }
 
-    /// The result, as an array of one value.
+    /// Returns the result as an array with one value.
     pub(crate) fn finish(self) -> Result<ArrayRef> {
         Ok(match self.state {
             State::CountRows(count) | State::Count(_, count) => Arc::new(Int64Array::from(vec![count])),
@@ -180,7 +180,7 @@ impl Accumulator {
     }
 }
 
-/// Totals as an array of the type of a sum; overflow is an error.
+/// Converts totals to an array of the sum's type. Overflow is an error.
 pub(crate) fn sums(totals: Vec<Option<i128>>, data_type: &DataType) -> Result<ArrayRef> {
     let overflow = || sum_overflow(data_type);
     Ok(match data_type {
@@ -202,7 +202,8 @@ pub(crate) fn sums(totals: Vec<Option<i128>>, data_type: &DataType) -> Result<Ar
     })
 }
 
-/// The sum, or `None` if it overflows 128 bits; `Some(None)` of no values.
+/// Returns the sum of the values: `None` if it overflows 128 bits, `Some(None)` if there are no
+/// values.
 fn add_up(mut values: impl Iterator<Item = i128>) -> Option<Option<i128>> {
     let Some(first) = values.next() else { return Some(None) };
     values.try_fold(first, i128::checked_add).map(Some)
@@ -225,13 +226,13 @@ pub(crate) fn sum_overflow(data_type: &DataType) -> Error {
     Error::invalid(message).with_code("IntegerOverflow")
 }
 
-/// Index of this state among DataFusion's states of a variance, which are count, mean and squared
-/// deviations.
+/// Returns the index of this aggregate among DataFusion's states of a variance, which are the
+/// count, the mean and the squared deviations.
 pub(crate) fn variance_state(function: AggregateFunction) -> usize {
     if function == AggregateFunction::Mean { 1 } else { 2 }
 }
 
-/// The argument, if it is a number or an untyped NULL.
+/// Returns the argument if it is a number or an untyped NULL, and otherwise an error.
 pub(crate) fn numeric(argument: Physical, function: AggregateFunction, schema: &SchemaRef) -> Result<Physical> {
     let data_type = argument.data_type(schema).map_err(from_datafusion)?;
     match data_type {
@@ -258,7 +259,7 @@ fn sum(argument: Physical, schema: &SchemaRef) -> Result<State> {
     })
 }
 
-/// DataFusion's accumulator, with a cast argument.
+/// Creates the state with DataFusion's accumulator. The argument is cast as required.
 fn other(function: Arc<AggregateUDF>, argument: Physical, schema: &SchemaRef) -> Result<State> {
     let build = || -> datafusion_common::Result<_> {
         let (aggregate, argument) = aggregate_expr(&function, argument, schema)?;
@@ -268,7 +269,7 @@ fn other(function: Arc<AggregateUDF>, argument: Physical, schema: &SchemaRef) ->
     build().map_err(from_datafusion)
 }
 
-/// DataFusion's aggregate expression, with a cast argument.
+/// Returns DataFusion's aggregate expression, and its argument cast as required.
 pub(crate) fn aggregate_expr(
     function: &Arc<AggregateUDF>,
     argument: Physical,

@@ -1,4 +1,4 @@
-//! Aggregate functions that stand in for one of DataFusion's and change some of its methods.
+//! A macro for aggregate functions that wrap one of DataFusion's and change some of its methods.
 
 /// The types in the methods of [`delegate_aggregate!`](crate::delegate_aggregate).
 #[doc(hidden)]
@@ -10,8 +10,8 @@ pub mod types {
     pub use datafusion_expr::{Documentation, ReversedUDAF, SetMonotonicity, Signature};
 }
 
-/// Methods of an `AggregateUDFImpl` whose field 0 is the `Arc<AggregateUDF>` that it stands in for:
-/// all that describe the function, none that compute it.
+/// Implements the methods of an `AggregateUDFImpl` that describe the function by delegation, but
+/// not those that compute it. Field 0 must be the `Arc<AggregateUDF>` to which they delegate.
 #[macro_export]
 macro_rules! delegate_aggregate {
     () => {

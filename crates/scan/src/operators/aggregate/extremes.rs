@@ -1,8 +1,9 @@
 //! MIN and MAX that handle floating-point groups correctly.
 //!
-//! DataFusion 55.2 forgets values before a NaN in a group, so that the result depends on the order
-//! of rows. Its ungrouped accumulators do not: there NaN is greater than all numbers, as in ORDER
-//! BY. Floating-point groups therefore have one of these accumulators each.
+//! In grouped aggregation, DataFusion 55.2 forgets the values before a NaN in a group, so that the
+//! result depends on the order of rows. Its ungrouped accumulators do not: there NaN is greater
+//! than all numbers, as in ORDER BY. So each group of floating-point values gets an ungrouped
+//! accumulator.
 
 use std::sync::Arc;
 
@@ -11,12 +12,12 @@ use datafusion_expr::function::AccumulatorArgs;
 use datafusion_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator, StatisticsArgs};
 use datafusion_functions_aggregate::min_max::{max_udaf, min_udaf};
 
-/// MIN, replacing DataFusion's.
+/// Returns the MIN that replaces DataFusion's.
 pub fn min() -> Arc<AggregateUDF> {
     Arc::new(AggregateUDF::from(Extreme(min_udaf())))
 }
 
-/// MAX, replacing DataFusion's.
+/// Returns the MAX that replaces DataFusion's.
 pub fn max() -> Arc<AggregateUDF> {
     Arc::new(AggregateUDF::from(Extreme(max_udaf())))
 }

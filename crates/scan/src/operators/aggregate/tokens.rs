@@ -9,9 +9,9 @@ use crate::values::fields::shorten;
 /// An aggregate in progress.
 #[derive(Clone, Debug)]
 pub(crate) enum TokenTotal {
-    /// SUM, or AVG if the count is wanted.
+    /// SUM; or AVG if `mean` is true.
     Sum { total: Option<Number>, count: u64, mean: bool },
-    /// The least or greatest token so far, and its sort key.
+    /// The smallest or greatest token so far, with its sort key.
     Best { best: Option<(Vec<u8>, String)>, greatest: bool },
 }
 
@@ -29,7 +29,7 @@ impl TokenTotal {
         match (self, value) {
             (_, Value::Null) => {}
             (Self::Sum { total, count, .. }, Value::Number(number)) => {
-                // Sums of integers may leave 64 bits on the way.
+                // Intermediate sums of integers may exceed 64 bits.
                 let number = number.widened();
                 *total = Some(match *total {
                     Some(before) => before.calculate(Arithmetic::Add, number)?,
@@ -52,7 +52,7 @@ impl TokenTotal {
         Ok(())
     }
 
-    /// Merges another of the same aggregate over later tokens.
+    /// Merges another total of the same aggregate, over later tokens.
     pub(crate) fn merge(&mut self, later: Self) -> Result<()> {
         match (self, later) {
             (Self::Sum { total, count, .. }, Self::Sum { total: Some(more), count: of, .. }) => {
@@ -73,7 +73,7 @@ impl TokenTotal {
         Ok(())
     }
 
-    /// The result as a token.
+    /// Returns the result as a token.
     pub(crate) fn finish(self) -> Result<Option<String>> {
         Ok(match self {
             Self::Sum { total: Some(total), count, mean: true } => Some(total.mean(count)?.to_text()),
@@ -82,7 +82,7 @@ impl TokenTotal {
         })
     }
 
-    /// Approximate memory besides itself.
+    /// Returns the approximate memory in bytes, in addition to the size of `self`.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Best { best: Some((key, token)), .. } => key.len() + token.len(),
@@ -91,7 +91,8 @@ impl TokenTotal {
     }
 }
 
-/// True if a token with this sort key replaces the best so far: of equal ones the first stays.
+/// Returns whether a token with this sort key replaces the best one so far. Among equal tokens, the
+/// first one stays.
 fn is_better(key: &[u8], best: Option<&(Vec<u8>, String)>, greatest: bool) -> bool {
     best.is_none_or(|(old, _)| if greatest { key > old.as_slice() } else { key < old.as_slice() })
 }

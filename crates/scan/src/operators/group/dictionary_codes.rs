@@ -1,5 +1,5 @@
-//! Grouping by dictionary columns: each combination of codes is looked up once per batch, however
-//! many rows have it.
+//! Grouping by dictionary columns: each combination of codes is looked up once per batch, even if
+//! it occurs in many rows.
 
 use arrow::array::{Array, ArrayRef, AsArray, UInt32Array};
 use arrow::compute::take;
@@ -9,13 +9,13 @@ use pushdowndb_contract::Result;
 use crate::error::from_arrow;
 use crate::operators::group::keys::KeyTable;
 
-/// Marks a combination that has not occurred yet.
+/// Marks a combination of codes that has not occurred yet.
 const NONE: u32 = u32::MAX;
 
 impl KeyTable {
-    /// Appends the group of each row to `groups`. New groups are added while there is room, each
-    /// taking a fixed number of bytes besides its key; rows of other groups are left out and
-    /// returned.
+    /// Appends the group of each row to `groups`. New groups are added while they fit into `room`
+    /// bytes; each takes `state_bytes` in addition to its key. Rows of other groups are omitted
+    /// from `groups`, and their indexes are returned.
     pub(crate) fn find(
         &mut self,
         keys: &[ArrayRef],
@@ -49,18 +49,18 @@ impl KeyTable {
     }
 }
 
-/// The combination of codes of each row.
+/// The combination of codes of each row, as a number.
 struct Combinations {
     codes: Vec<u32>,
-    /// Number of possible combinations.
+    /// The number of possible combinations.
     count: usize,
 }
 
 impl Combinations {
-    /// `None` if a key is no dictionary, or if there can be more combinations than rows.
+    /// Returns `None` if a key is not a dictionary, or if there may be more combinations than rows.
     fn of(keys: &[ArrayRef], rows: usize) -> Option<Self> {
         let dictionaries = keys.iter().map(|key| key.as_dictionary_opt::<UInt32Type>()).collect::<Option<Vec<_>>>()?;
-        // One more for NULL.
+        // NULL has an additional code.
         let sizes: Vec<usize> = dictionaries.iter().map(|dictionary| dictionary.values().len() + 1).collect();
         let count = sizes.iter().try_fold(1_usize, |count, size| count.checked_mul(*size))?;
         if keys.is_empty() || count > rows || u32::try_from(count).is_err() {
@@ -81,7 +81,8 @@ impl Combinations {
         Some(Self { codes, count })
     }
 
-    /// Numbers the combinations in the order in which they occur; returns the first row of each.
+    /// Numbers the combinations in the order in which they first occur. Returns the number of each
+    /// combination, and the first row of each number.
     fn firsts(&self) -> (Vec<u32>, Vec<u32>) {
         let (mut numbers, mut firsts) = (vec![NONE; self.count], Vec::new());
         for (row, code) in self.codes.iter().enumerate() {
@@ -94,7 +95,7 @@ impl Combinations {
     }
 }
 
-/// The values of a dictionary's rows; other columns as they are.
+/// Decodes a dictionary column; returns other columns unchanged.
 fn plain(column: &ArrayRef) -> Result<ArrayRef> {
     match column.as_dictionary_opt::<UInt32Type>() {
         Some(dictionary) => take(dictionary.values(), dictionary.keys(), None).map_err(from_arrow),
@@ -128,12 +129,12 @@ mod tests {
                 texts(&(0..rows).map(|row| place(row, 3)).collect::<Vec<_>>(), &["a", "b", "a"]),
                 numbers(&(0..rows).map(|row| place(row, 4)).collect::<Vec<_>>(), &[7, -1, 7, i64::MAX]),
             ],
-            // Other dictionaries of the same columns, and too many combinations.
+            // Dictionaries that differ for the same columns, and too many combinations.
             vec![
                 texts(&(0..rows).map(|row| place(row, 2)).collect::<Vec<_>>(), &["c", "a"]),
                 numbers(&(0..rows).map(|row| place(row, 30)).collect::<Vec<_>>(), &(0..30).collect::<Vec<_>>()),
             ],
-            // One of them is none.
+            // One of the columns is not a dictionary.
             vec![
                 Arc::new(StringArray::from_iter_values((0..rows).map(|row| ["a", "d"][row % 2]))) as ArrayRef,
                 numbers(&(0..rows).map(|row| place(row, 2)).collect::<Vec<_>>(), &[7, -1]),

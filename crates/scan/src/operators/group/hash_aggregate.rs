@@ -1,11 +1,11 @@
-//! Grouped aggregation: a hash table of keys, and a state for each key and aggregate.
+//! Grouped aggregation: a hash table of keys, with a state for each key and aggregate.
 //!
-//! Everything is in memory and bounded, see [`Memory`]. If groups must be complete, more groups or
-//! bytes than [`limits`] allow are an error. If the caller merges results, a full table keeps its
-//! groups, and rows of other groups are passed on, aggregated among themselves in a small table
-//! that is flushed whenever it is full: the partial group-by that PushdownDB suggests (Section X,
-//! suggestion 4). Large groups occur early and stay; many small ones cost little more than their
-//! rows.
+//! Everything is in memory and bounded, see [`Memory`]. If groups have to be complete, it is an
+//! error to exceed the number of groups or bytes in [`limits`]. If the caller merges results, a
+//! full table keeps its groups. Rows of other groups are aggregated in a second, small table, which
+//! is flushed whenever it is full. This is the partial group-by that PushdownDB suggests (Section
+//! X, suggestion 4). Large groups tend to occur early and so stay in the table; many small groups
+//! cost little more than their rows.
 
 use std::sync::Arc;
 
@@ -24,18 +24,19 @@ use crate::operators::group::state::{STATE_BYTES, State};
 use crate::runtime::interrupt::check_interrupt;
 use crate::runtime::memory::Reservation;
 
-/// What to do if keys and states need more memory than allowed.
+/// What to do when keys and states need more memory than allowed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Memory {
-    /// More than [`limits`] allow is an error.
+    /// It is an error to exceed [`limits`].
     Whole,
-    /// Beyond this many bytes new groups are passed on; a group may be returned more than once.
+    /// Beyond this number of bytes, new groups are passed on. A group may then be returned several
+    /// times.
     Partial(usize),
 }
 
 /// A grouped aggregation in progress.
 pub(crate) struct HashAggregate {
-    /// Its plan, from which the table of other groups is made.
+    /// The plan, from which the table of other groups is created.
     plan: Arc<AggregatePlan>,
     memory: Memory,
     keys: Vec<(String, Evaluator)>,
@@ -44,9 +45,9 @@ pub(crate) struct HashAggregate {
     calls: Vec<(String, State)>,
     /// The group of each row of the current batch.
     groups: Vec<usize>,
-    /// Groups that the full table did not take.
+    /// The table of other groups, which did not fit into the full table.
     aside: Option<Box<HashAggregate>>,
-    /// Reserved for all of these groups.
+    /// Memory reserved for the groups of both tables.
     reserved: Reservation,
 }
 
@@ -62,15 +63,14 @@ impl HashAggregate {
         Ok(Self { plan, memory, keys, table, shared, calls, groups: vec![], aside: None, reserved })
     }
 
-    /// The columns of the result.
+    /// Returns the fields of the result.
     pub(crate) fn fields(&self) -> Vec<Field> {
         let keys = self.keys.iter().map(|(name, key)| Field::new(name, key.data_type().clone(), key.nullable()));
         let calls = self.calls.iter().map(|(name, state)| state.field(name));
         keys.chain(calls).collect()
     }
 
-    /// Adds all rows of a batch. With partial memory, groups that are no longer held may be
-    /// returned.
+    /// Adds all rows of a batch. With [`Memory::Partial`], may return groups that were flushed.
     pub(crate) fn update(&mut self, batch: &RecordBatch) -> Result<Option<Results>> {
         let unknown = self.find_groups(batch)?;
         if unknown.is_empty() {
@@ -87,20 +87,22 @@ impl HashAggregate {
             self.add(&take_record_batch(batch, &known).map_err(from_arrow)?)?;
             let aside = match &mut self.aside {
                 Some(aside) => aside,
-                // Its own table takes every group: it is flushed as soon as it is large.
+                // The table of other groups accepts every group, since it is flushed when it is
+                // large.
                 none => none.insert(Box::new(Self::new(Arc::clone(&self.plan), Memory::Partial(usize::MAX))?)),
             };
             aside.update(&take_record_batch(batch, &unknown).map_err(from_arrow)?)?;
         }
         match self.memory {
-            // The table of other groups is reserved with this one.
+            // The memory of the table of other groups is reserved by its owner.
             Memory::Partial(usize::MAX) => Ok(None),
             Memory::Partial(most) => self.make_room(most),
             Memory::Whole => self.check_limits().map(|()| None),
         }
     }
 
-    /// Merges another table of the same aggregates over later rows. Both hold all of their groups.
+    /// Merges another table of the same aggregates over later rows. Both tables must hold all of
+    /// their groups.
     pub(crate) fn merge(&mut self, later: Self) -> Result<()> {
         if self.memory != Memory::Whole || later.memory != Memory::Whole {
             return Err(Error::internal("groups that are not whole"));
@@ -125,7 +127,7 @@ impl HashAggregate {
     }
 
     pub(crate) fn finish(self) -> Result<Results> {
-        // Keys and states, and the columns made of them.
+        // Memory for keys and states, and for the columns created from them.
         self.reserve(self.held_bytes().saturating_mul(2))?;
         self.into_results()
     }
@@ -139,7 +141,7 @@ impl HashAggregate {
         Ok((both.collect::<Result<_>>()?, rows + more))
     }
 
-    /// Finds the group of each row. Returns the rows of groups that the table does not take.
+    /// Finds the group of each row. Returns the rows of groups for which the table has no room.
     fn find_groups(&mut self, batch: &RecordBatch) -> Result<Vec<u32>> {
         let keys = self.keys.iter().map(|(_, key)| key.evaluate(batch)).collect::<Result<Vec<_>>>()?;
         let room = match self.memory {
@@ -150,24 +152,24 @@ impl HashAggregate {
         self.table.find(&keys, batch.num_rows(), room, self.calls.len() * STATE_BYTES, &mut self.groups)
     }
 
-    /// Adds rows to the groups that were found for them.
+    /// Adds rows to their groups, which were found before.
     fn add(&mut self, batch: &RecordBatch) -> Result<()> {
         let count = self.table.len();
         let batch = &self.shared.extend(batch)?;
         self.calls.iter_mut().try_for_each(|(_, state)| state.update(batch, &self.groups, count))
     }
 
-    /// Number of groups.
+    /// Returns the number of groups.
     pub(crate) fn len(&self) -> usize {
         self.table.len()
     }
 
-    /// Approximate memory of the groups.
+    /// Returns the approximate memory of the groups, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.table.bytes() + self.calls.iter().map(|(_, state)| state.bytes()).sum::<usize>()
     }
 
-    /// Approximate memory of the groups, including those of the other table.
+    /// Returns the approximate memory of the groups in bytes, including the table of other groups.
     fn held_bytes(&self) -> usize {
         self.bytes() + self.aside.as_ref().map_or(0, |aside| aside.bytes())
     }
@@ -186,13 +188,13 @@ impl HashAggregate {
         self.reserve(self.bytes())
     }
 
-    /// Flushes the table of other groups if it is large, or everything if the groups' own states
-    /// have grown.
+    /// Flushes the table of other groups if it is large, or all groups if their own states have
+    /// grown.
     fn make_room(&mut self, most: usize) -> Result<Option<Results>> {
         if self.aside.as_ref().is_some_and(|aside| aside.bytes() >= most / ASIDE_SHARE) {
             return self.aside.take().map(|aside| aside.groups_as_columns()).transpose();
         }
-        // If there is too little memory for more, all groups are flushed as well.
+        // All groups are flushed, too, if no more memory can be reserved.
         if self.bytes() / 2 < most && self.reserve(self.held_bytes()).is_ok() {
             return Ok(None);
         }
@@ -211,7 +213,8 @@ impl HashAggregate {
     }
 }
 
-/// Fraction of the memory that the other table may take before it is flushed.
+/// The table of other groups is flushed when it takes one part in this number of the allowed
+/// memory.
 const ASIDE_SHARE: usize = 4;
 
 pub(crate) fn too_much(message: String) -> Error {

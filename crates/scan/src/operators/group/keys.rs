@@ -1,8 +1,8 @@
-//! Group keys and their numbers.
+//! The keys of groups, and their numbers.
 //!
-//! Most keys are short: a number, a date, a few letters. Keys that fit 16 bytes are packed column
-//! by column and found by those; others are converted row by row to Arrow's row format, which takes
-//! keys of any type and length.
+//! Most keys are short: a number, a date, a few letters. Keys that fit into 16 bytes are packed
+//! column by column, and looked up in that form. Other keys are converted row by row to Arrow's row
+//! format, which supports keys of any type and length.
 
 use std::collections::HashMap;
 
@@ -18,16 +18,16 @@ use pushdowndb_contract::Result;
 
 use crate::error::from_arrow;
 
-/// Bytes of a key in a table besides its own.
+/// The bytes of a table entry in addition to its key.
 const KEY_OVERHEAD_BYTES: usize = 40;
 
-/// A packed key, and the length of the row that it becomes in the end.
+/// The bytes of a packed key, and of the row into which it is converted in the end.
 const PACKED_KEY_BYTES: usize = size_of::<u128>() + 24;
 
-/// Bits of a packed key.
+/// The number of bits of a packed key.
 const MAX_PACKED_BITS: u32 = u128::BITS;
 
-/// Maximum bytes of text of a column in a packed key.
+/// The maximum number of text bytes of a column in a packed key.
 const MAX_PACKED_TEXT_BYTES: u32 = 12;
 
 pub(crate) struct KeyTable {
@@ -35,18 +35,18 @@ pub(crate) struct KeyTable {
     converter: RowConverter,
     /// The key of each group.
     keys: Rows,
-    /// The bits of each column, if keys can be packed.
+    /// The number of bits of each column in a packed key; `None` if keys cannot be packed.
     layout: Option<Vec<Bits>>,
     packed: HashMap<u128, usize, RandomState>,
     wide: HashMap<Box<[u8]>, usize, RandomState>,
     bytes: usize,
 }
 
-/// Bits of a column in a packed key, besides one for NULL.
+/// The bits of a column in a packed key, in addition to one bit for NULL.
 #[derive(Clone, Copy, Debug)]
 enum Bits {
     Fixed(u32),
-    /// Text of up to this many bytes, and its length.
+    /// Text of up to this number of bytes, and its length.
     Text(u32),
 }
 
@@ -60,7 +60,7 @@ impl Bits {
 }
 
 impl KeyTable {
-    /// Returns a table for keys of these types.
+    /// Creates a table for keys of these types.
     pub(crate) fn new(types: Vec<DataType>) -> Result<Self> {
         let layout = layout(&types);
         let fields = types.iter().cloned().map(SortField::new).collect();
@@ -69,17 +69,17 @@ impl KeyTable {
         Ok(Self { types, converter, keys, layout, packed: HashMap::default(), wide: HashMap::default(), bytes: 0 })
     }
 
-    /// Number of groups.
+    /// Returns the number of groups.
     pub(crate) fn len(&self) -> usize {
         self.packed.len() + self.wide.len()
     }
 
-    /// Approximate memory of the keys.
+    /// Returns the approximate memory of the keys, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// [`Self::find`] of keys without dictionaries.
+    /// Like [`Self::find`], for keys without dictionaries.
     pub(crate) fn find_values(
         &mut self,
         keys: &[ArrayRef],
@@ -137,16 +137,16 @@ impl KeyTable {
         Ok(unknown)
     }
 
-    /// The keys, in the order of their groups.
+    /// Returns the key columns, in the order of the groups.
     pub(crate) fn into_columns(self) -> Result<Vec<ArrayRef>> {
         let columns = self.converter.convert_rows(&self.keys).map_err(from_arrow)?;
-        // Keys of dictionaries are returned as plain values.
+        // Keys that arrived as dictionaries are returned as plain values.
         let typed = columns.iter().zip(&self.types).map(|(column, data_type)| cast(column, data_type));
         typed.collect::<Result<_, _>>().map_err(from_arrow)
     }
 }
 
-/// The packing of keys of these types; `None` if they cannot be packed.
+/// Returns the layout of packed keys of these types; `None` if they cannot be packed.
 fn layout(types: &[DataType]) -> Option<Vec<Bits>> {
     let is_text = |data_type: &DataType| matches!(data_type, DataType::Utf8 | DataType::Utf8View);
     let fixed = types.iter().filter(|data_type| !is_text(data_type)).map(fixed_bits).sum::<Option<u32>>()?;
@@ -163,7 +163,8 @@ fn layout(types: &[DataType]) -> Option<Vec<Bits>> {
     Some(bits.collect())
 }
 
-/// The bits of a value; `None` if the size varies, or equal values may differ in them.
+/// Returns the number of bits of a value; `None` if it varies, or if equal values may have
+/// different bits.
 fn fixed_bits(data_type: &DataType) -> Option<u32> {
     Some(match data_type {
         DataType::Boolean => 1,
@@ -175,7 +176,7 @@ fn fixed_bits(data_type: &DataType) -> Option<u32> {
     })
 }
 
-/// The packed key of each row, and whether it is too long to be packed.
+/// Returns the packed key of each row, and whether the row's key is too long to be packed.
 fn pack(columns: &[ArrayRef], layout: &[Bits], rows: usize) -> (Vec<u128>, Vec<bool>) {
     let (mut codes, mut too_long) = (vec![0; rows], Vec::new());
     for (column, bits) in columns.iter().zip(layout) {
@@ -204,13 +205,13 @@ fn pack(columns: &[ArrayRef], layout: &[Bits], rows: usize) -> (Vec<u128>, Vec<b
     (codes, too_long)
 }
 
-/// Shifts a column's values into the keys.
+/// Appends the values of a column to the packed keys, `shift` bits each.
 fn put(codes: &mut [u128], shift: u32, column: &dyn Array, values: impl Iterator<Item = u128>) {
     match column.logical_nulls().filter(|nulls| nulls.null_count() > 0) {
         None => codes.iter_mut().zip(values).for_each(|(code, value)| *code = *code << shift | value),
         Some(nulls) => {
             for ((code, value), valid) in codes.iter_mut().zip(values).zip(&nulls) {
-                // The highest bit of the column marks NULL.
+                // The highest bit of the column's bits marks NULL.
                 *code = *code << shift | if valid { value } else { 1 << (shift - 1) };
             }
         }
@@ -230,7 +231,7 @@ fn pack_numbers<T: ArrowPrimitiveType>(
 }
 
 fn pack_text(codes: &mut [u128], too_long: &mut Vec<bool>, column: &dyn Array, shift: u32, bytes: u32) {
-    // The value of a NULL is undefined.
+    // The value of a NULL is arbitrary, so its length does not count.
     let mut long = |row: usize| {
         too_long.resize(column.len(), false);
         if let Some(slot) = too_long.get_mut(row) {
@@ -238,7 +239,7 @@ fn pack_text(codes: &mut [u128], too_long: &mut Vec<bool>, column: &dyn Array, s
         }
     };
     if let Some(views) = column.as_string_view_opt() {
-        // A view holds its length and, up to 12, its bytes.
+        // A view contains its length and, if that is at most 12, its bytes.
         let packed = views.views().iter().enumerate().map(|(row, view)| {
             let length = *view as u32;
             if length > bytes {
@@ -275,7 +276,7 @@ mod tests {
 
     use super::*;
 
-    /// The groups of some batches, and the keys that come out.
+    /// Returns the groups of some batches, and the resulting keys.
     fn groups(batches: &[Vec<ArrayRef>]) -> (Vec<usize>, Vec<ArrayRef>, KeyTable) {
         let types = |batch: &Vec<ArrayRef>| batch.iter().map(|column| column.data_type().clone()).collect();
         let mut table = KeyTable::new(types(&batches[0])).unwrap();
@@ -313,7 +314,7 @@ mod tests {
         let (found, keys, _) = groups(&[vec![numbers, dates]]);
         assert_eq!(found, [0, 1, 2, 3, 0, 4]);
         assert_eq!(keys[1].as_primitive::<Date32Type>().iter().collect::<Vec<_>>()[2..4], [None, Some(0)]);
-        // Too much for 16 bytes: rows of arrow's format.
+        // The keys do not fit into 16 bytes, so they are converted to Arrow's row format.
         let numbers = |values: [i64; 3]| -> ArrayRef { Arc::new(Int64Array::from(values.to_vec())) };
         let (found, keys, table) = groups(&[vec![numbers([1, 1, 2]), numbers([1, 2, 1])]]);
         assert_eq!((found, keys[1].len(), table.layout.is_none()), (vec![0, 1, 2], 3, true));

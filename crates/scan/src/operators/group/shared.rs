@@ -1,5 +1,6 @@
-//! Common subexpressions of aggregate arguments, computed once per batch: `price * (1 - discount)`
-//! in `SUM(price * (1 - discount))` and `SUM(price * (1 - discount) * (1 + tax))`.
+//! Common subexpressions of aggregate arguments, which are computed once per batch. An example is
+//! `price * (1 - discount)` in `SUM(price * (1 - discount))` and `SUM(price * (1 - discount) * (1 +
+//! tax))`.
 
 use std::sync::Arc;
 
@@ -12,15 +13,15 @@ use crate::expr::evaluator::Evaluator;
 
 /// Columns that are computed in addition to those of a batch.
 pub(crate) struct Shared {
-    /// Each may use those before it.
+    /// The expressions of the computed columns. Each may use the columns before it.
     columns: Vec<Evaluator>,
-    /// The schema with the computed columns.
+    /// The schema that includes the computed columns.
     schema: SchemaRef,
 }
 
 impl Shared {
-    /// Extracts the common subexpressions of `calls` over batches of `schema`; returns the calls
-    /// with columns instead.
+    /// Extracts the common subexpressions of `calls` over batches of `schema`. Returns the calls
+    /// with these subexpressions replaced by columns.
     pub(crate) fn of(calls: &[AggregateCall], schema: &SchemaRef) -> Result<(Self, Vec<AggregateCall>)> {
         let mut calls = calls.to_vec();
         let mut shared = Self { columns: vec![], schema: Arc::clone(schema) };
@@ -38,7 +39,7 @@ impl Shared {
         Ok((shared, calls))
     }
 
-    /// The schema of the batches that [`Self::extend`] returns.
+    /// Returns the schema of the batches that [`Self::extend`] returns.
     pub(crate) fn schema(&self) -> &SchemaRef {
         &self.schema
     }
@@ -57,10 +58,11 @@ impl Shared {
     }
 }
 
-/// Maximum number of calculations that are compared with each other, each time one is found.
+/// The maximum number of calculations that are compared with each other in the search for one
+/// common subexpression.
 const MAX_COMPARED: usize = 256;
 
-/// The smallest expression that occurs more than once: larger ones are then made of it.
+/// Returns the smallest expression that occurs more than once. Larger ones are then built on it.
 fn smallest_common(calls: &[AggregateCall]) -> Option<Expr> {
     let mut all: Vec<&Expr> = Vec::new();
     let arguments = calls.iter().filter_map(|call| call.argument.as_ref());
@@ -70,12 +72,12 @@ fn smallest_common(calls: &[AggregateCall]) -> Option<Expr> {
     common.map(|(_, expr)| *expr).min_by_key(|expr| expr.size()).cloned()
 }
 
-/// Calculations that are done for every row; those within conditions may fail on rows that are not
-/// evaluated.
+/// Collects the calculations that are done for every row. Those inside conditions are not, since
+/// they might fail on rows for which they are not evaluated.
 fn always_computed<'a>(expr: &'a Expr, all: &mut Vec<&'a Expr>) {
     match expr {
         Expr::Arithmetic(..) => all.push(expr),
-        // A calculation of constants is a constant.
+        // A calculation of constants is folded to a constant.
         Expr::Cast(value, _) if !value.columns().is_empty() => all.push(expr),
         Expr::Negate(_) | Expr::Cast(..) => {}
         _ => return,
@@ -83,7 +85,7 @@ fn always_computed<'a>(expr: &'a Expr, all: &mut Vec<&'a Expr>) {
     expr.children().into_iter().for_each(|child| always_computed(child, all));
 }
 
-/// Replaces what is computed already by a column.
+/// Replaces each occurrence of `common` by the column `place`.
 fn replaced(expr: Expr, common: &Expr, place: usize) -> Result<Expr> {
     if expr == *common {
         return Ok(Expr::Column(place));

@@ -1,4 +1,4 @@
-//! The state of each group and aggregate.
+//! The states of one aggregate for all groups.
 
 use std::sync::Arc;
 
@@ -21,18 +21,18 @@ use crate::operators::aggregate::accumulator::{aggregate_expr, numeric, sum_over
 use crate::operators::aggregate::extremes;
 use crate::operators::aggregate::tokens::TokenTotal;
 
-/// Estimated bytes of a state of a new group.
+/// The estimated bytes of the state of a new group.
 pub(crate) const STATE_BYTES: usize = size_of::<Option<i128>>();
 
 /// One aggregate of all groups.
 pub(crate) enum State {
     CountRows(Vec<i64>),
     Count(Physical, Vec<i64>),
-    /// Over Int64, UInt64 or Decimal128.
+    /// The sum of Int64, UInt64 or Decimal128 values.
     Sum(Physical, DataType, Vec<Option<i128>>),
     Tokens(Physical, AggregateFunction, Vec<TokenTotal>),
     Other(Physical, DataType, Box<dyn GroupsAccumulator>),
-    /// One of the states that DataFusion keeps for a variance.
+    /// One of the states of a variance, computed by DataFusion's accumulator.
     Variance(Physical, usize, Box<dyn GroupsAccumulator>),
 }
 
@@ -83,13 +83,13 @@ impl State {
         let accumulator: Box<dyn GroupsAccumulator> = if aggregate.groups_accumulator_supported() {
             aggregate.create_groups_accumulator().map_err(from_datafusion)?
         } else {
-            // One accumulator per group: slower, and correct for every type.
+            // One accumulator per group is slower, but correct for every type.
             Box::new(GroupsAccumulatorAdapter::new(move || aggregate.create_accumulator()))
         };
         Ok(Self::Other(argument, data_type, accumulator))
     }
 
-    /// The column of the result.
+    /// Returns the field of the result.
     pub(crate) fn field(&self, name: &str) -> Field {
         let (data_type, nullable) = match self {
             Self::CountRows(_) | Self::Count(..) => (DataType::Int64, false),
@@ -100,7 +100,7 @@ impl State {
         Field::new(name, data_type, nullable)
     }
 
-    /// Adds the rows of a batch to their groups, of which there are `count` now.
+    /// Adds the rows of a batch to their `groups`. There are `count` groups in total now.
     pub(crate) fn update(&mut self, batch: &RecordBatch, groups: &[usize], count: usize) -> Result<()> {
         let rows = batch.num_rows();
         let values = |expr: &Physical| expr.evaluate(batch).and_then(|v| v.into_array(rows)).map_err(from_datafusion);
@@ -144,8 +144,8 @@ impl State {
         Ok(())
     }
 
-    /// Merges another state of the same aggregate, each of its groups into the one that `groups`
-    /// names. There are `count` groups now.
+    /// Merges another state of the same aggregate. Its group `i` is merged into the group
+    /// `groups[i]`. There are `count` groups in total now.
     pub(crate) fn merge(&mut self, later: Self, groups: &[usize], count: usize) -> Result<()> {
         match (self, later) {
             (Self::CountRows(counts), Self::CountRows(later)) | (Self::Count(_, counts), Self::Count(_, later)) => {
@@ -213,19 +213,20 @@ impl State {
     }
 }
 
-/// Sums of a batch in 64 bits, with several lanes per group: consecutive rows often have the same
-/// group, and additions need not wait for each other.
+/// Sums of a batch in 64 bits, in several lanes per group. Consecutive rows often belong to the
+/// same group; with lanes, their additions do not have to wait for each other.
 struct Lanes(Vec<[i64; LANES]>);
 
 const LANES: usize = 4;
 
 impl Lanes {
-    /// True if there are few groups relative to the rows of a batch.
+    /// Returns whether there are few enough groups, relative to the rows of a batch, for lanes to
+    /// pay.
     fn are_worth_it(groups: usize, rows: usize) -> bool {
         groups.saturating_mul(LANES) <= rows && rows <= MAX_LANE_ROWS
     }
 
-    /// The sums of these values, of `count` groups; undefined for values that do not fit.
+    /// Sums these values for `count` groups. The result is undefined if values do not fit.
     fn of(rows: impl Iterator<Item = (usize, i64)>, count: usize) -> Self {
         let mut sums = vec![[0_i64; LANES]; count];
         for (row, (group, value)) in rows.enumerate() {
@@ -241,7 +242,7 @@ impl Lanes {
     }
 }
 
-/// Adds each row's count to that of its group.
+/// Adds the count of each row to that of its group.
 fn add_counts(rows: impl ExactSizeIterator<Item = (usize, i64)>, counts: &mut [i64]) {
     if Lanes::are_worth_it(counts.len(), rows.len()) {
         let sums = Lanes::of(rows, counts.len());
@@ -254,13 +255,13 @@ fn add_counts(rows: impl ExactSizeIterator<Item = (usize, i64)>, counts: &mut [i
     }
 }
 
-/// Maximum rows of a batch that are added in lanes, and the maximum value of which that many fit 64
-/// bits.
+/// The maximum number of rows of a batch that are added in lanes, and the maximum value for which
+/// the sum of that many rows fits into 64 bits.
 const MAX_LANE_ROWS: usize = 1 << 20;
 const MAX_LANE_VALUE: i128 = 1 << 42;
 
-/// Adds values to the totals of their groups if these are few and the values small; returns whether
-/// they were added.
+/// Adds values to the totals of their groups in lanes. Does nothing and returns false if there are
+/// too many groups or the values are too large.
 fn add_in_lanes<T: ArrowPrimitiveType>(
     values: &PrimitiveArray<T>,
     groups: &[usize],
@@ -269,7 +270,7 @@ fn add_in_lanes<T: ArrowPrimitiveType>(
 where
     i128: From<T::Native>,
 {
-    // A group without a total is new, or had only NULLs and may not be in this batch.
+    // A group without a total is new, or has had only NULLs and may not occur in this batch.
     if !Lanes::are_worth_it(totals.len(), values.len()) || values.null_count() > 0 || totals.contains(&None) {
         return false;
     }
@@ -280,7 +281,7 @@ where
         value as i64
     });
     let sums = Lanes::of(groups.iter().copied().zip(values), totals.len());
-    // A total that far from its limits does not overflow.
+    // A total that is far from the limits of its type does not overflow.
     large |= totals.iter().flatten().any(|total| total.unsigned_abs() >= 1 << 126);
     if !large {
         totals.iter_mut().flatten().zip(sums.each()).for_each(|(total, sum)| *total += <i128 as From<i64>>::from(sum));
@@ -288,7 +289,7 @@ where
     !large
 }
 
-/// Adds each value to the total of its group; `None` if one does not fit 128 bits.
+/// Adds each value to the total of its group. Returns `None` if a total overflows 128 bits.
 fn add_each<T: ArrowPrimitiveType>(
     values: &PrimitiveArray<T>,
     groups: &[usize],

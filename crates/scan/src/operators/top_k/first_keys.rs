@@ -1,4 +1,4 @@
-//! The first k of the keys seen so far, while they are short enough to be held.
+//! The first k of the keys seen so far, as long as the keys are short enough to be held.
 
 use arrow::array::{Array, ArrayRef};
 use arrow::compute::{SortOptions, concat, sort_to_indices, take};
@@ -8,7 +8,7 @@ use crate::batch::compact_array;
 use crate::error::from_arrow;
 use crate::limits::MAX_FIRST_KEYS_BYTES;
 
-/// Minimum number of held keys before all but the first k are dropped.
+/// The number of held keys from which all but the first k are dropped.
 const MAX_HELD_KEYS: usize = 65_536;
 
 /// The first k keys seen so far.
@@ -19,17 +19,17 @@ pub struct FirstKeys {
     keys: Vec<ArrayRef>,
     held: usize,
     bytes: usize,
-    /// Keys were too long: nothing is held any more.
+    /// True after the keys were too long: no keys are held then.
     given_up: bool,
 }
 
 impl FirstKeys {
-    /// Returns an empty set of keys.
+    /// Creates an empty set of keys.
     pub fn new(order: SortOptions, k: usize) -> Self {
         Self { order, k, keys: Vec::new(), held: 0, bytes: 0, given_up: false }
     }
 
-    /// Adds the keys of some rows, all of one type.
+    /// Adds the keys of some rows. All keys must have the same type.
     pub fn push(&mut self, keys: ArrayRef) -> Result<()> {
         if self.given_up {
             return Ok(());
@@ -42,14 +42,14 @@ impl FirstKeys {
         }
         self.sort()?;
         if self.bytes > MAX_FIRST_KEYS_BYTES {
-            // They only save work.
+            // Keys only save work, so they can be given up.
             self.given_up = true;
             (self.keys, self.held, self.bytes) = (Vec::new(), 0, 0);
         }
         Ok(())
     }
 
-    /// The k-th key, as an array of one value; `None` if fewer were seen.
+    /// Returns the k-th key as an array with one value; `None` if fewer keys were seen.
     pub fn kth(&mut self) -> Result<Option<ArrayRef>> {
         if self.k == 0 || self.held < self.k {
             return Ok(None);
@@ -81,7 +81,7 @@ mod tests {
 
     use super::*;
 
-    /// The k-th key; `None` if there are not as many, `Some(None)` for NULL.
+    /// Returns the k-th key: `None` if there are fewer keys, `Some(None)` if it is NULL.
     fn kth(k: usize, descending: bool, nulls_first: bool, pieces: &[ArrayRef]) -> Option<Option<i64>> {
         let mut keys = FirstKeys::new(SortOptions { descending, nulls_first }, k);
         pieces.iter().for_each(|piece| keys.push(Arc::clone(piece)).expect("integers"));

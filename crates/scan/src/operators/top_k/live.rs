@@ -1,8 +1,9 @@
-//! A live bound: the condition for a row to be among the first k, as far as they are known.
+//! A live bound: a condition that rows must satisfy to be among the first k, judged by the rows so
+//! far.
 //!
-//! Scans evaluate it on the columns of the first key, after the predicate and before other columns
-//! are decoded, so that of most rows only that key is decoded. It tightens while the scan runs, and
-//! never drops a row that sorts before the k-th row returned.
+//! Scans evaluate it on the columns of the first sort key, after the predicate and before other
+//! columns are decoded, so that for most rows only that key is decoded. The bound becomes tighter
+//! while the scan runs. It never drops a row that sorts before the k-th row of the result.
 
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ use crate::operators::top_k::first_keys::FirstKeys;
 use crate::operators::top_k::threshold::Threshold;
 use crate::runtime::interrupt::check_interrupt;
 
-/// The order of which only the first rows are wanted.
+/// A sort order of which only the first rows are needed.
 #[derive(Clone, Debug)]
 pub(crate) struct FirstRows {
     /// The first sort key, over the columns of the object.
@@ -33,7 +34,8 @@ pub(crate) struct FirstRows {
 }
 
 impl FirstRows {
-    /// Of the fragment; `None` if all rows are wanted, or no column decides their order.
+    /// Returns the order of the fragment; `None` if all rows are needed, or if no column decides
+    /// their order.
     pub(crate) fn of(fragment: &Fragment, shared: &Arc<Threshold>) -> Option<Self> {
         let Output::Rows(columns) = &fragment.output else { return None };
         let first = fragment.order.first()?;
@@ -42,13 +44,13 @@ impl FirstRows {
         Some(Self { key, order: fragment.order.clone(), k, shared: Arc::clone(shared) })
     }
 
-    /// Rewrites the key to other columns.
+    /// Rewrites the key by `rewrite`, to refer to other columns.
     pub(crate) fn with_key(self, rewrite: impl FnOnce(&Expr) -> Result<Expr>) -> Result<Self> {
         Ok(Self { key: rewrite(&self.key)?, ..self })
     }
 
-    /// Returns the condition over batches of `schema`, in which `place` locates the columns of the
-    /// key. `None` if the key's type is not compared.
+    /// Returns the bound for batches of `schema`, in which `place` locates the columns of the key.
+    /// Returns `None` if keys of this type are not compared.
     pub(crate) fn bound(
         &self,
         schema: &SchemaRef,
@@ -65,8 +67,9 @@ impl FirstRows {
         Ok(compared.then(|| LiveBound { key, work, order, ties, shared, seen: None }))
     }
 
-    /// Like [`Self::bound`], and learns from the keys that pass, whose rows must be among those
-    /// returned. For scans that evaluate it on many rows before the first are returned.
+    /// Like [`Self::bound`], but the bound also becomes tighter by the keys that pass it. Their
+    /// rows must be among the rows that the scan returns. For scans that evaluate the bound on many
+    /// rows before they return the first rows.
     pub(crate) fn learning_bound(
         &self,
         schema: &SchemaRef,
@@ -78,7 +81,7 @@ impl FirstRows {
     }
 }
 
-/// Rewrites `expr` to the columns that `columns` are computed from.
+/// Replaces each column of `expr` by the expression in `columns` that computes it.
 fn computed(expr: Expr, columns: &[NamedExpr]) -> Option<Expr> {
     match expr {
         Expr::Column(index) => columns.get(index).map(|column| column.expr.clone()),
@@ -86,24 +89,24 @@ fn computed(expr: Expr, columns: &[NamedExpr]) -> Option<Expr> {
     }
 }
 
-/// Batches with more bytes of keys are not learned from.
+/// The maximum bytes of the keys of a batch by which a bound is tightened.
 const MAX_LEARNED_BYTES: usize = 1 << 20;
 
-/// A condition on the first key of an order.
+/// A bound on the first key of an order.
 #[derive(Debug)]
 pub(crate) struct LiveBound {
     key: Evaluator,
     work: Work,
     order: SortOptions,
-    /// True if rows that tie with the k-th on this key may sort before it.
+    /// True if rows with the same first key as the k-th row may sort before it.
     ties: bool,
     shared: Arc<Threshold>,
-    /// The first k keys that passed here: useful if many rows pass before the first are returned.
+    /// The first k keys that passed this bound, if it is tightened by them.
     seen: Option<Mutex<FirstKeys>>,
 }
 
 impl LiveBound {
-    /// The rows that may be among the first k, without NULLs.
+    /// Returns for each row whether it may be among the first k. The result has no NULLs.
     pub(crate) fn matches(&self, batch: &RecordBatch) -> Result<BooleanArray> {
         check_interrupt()?;
         if self.work.fits(batch) {
@@ -128,7 +131,7 @@ impl LiveBound {
         if let Some(seen) = &self.seen {
             let passed = filter(&keys, &matches).map_err(from_arrow)?;
             let mut seen = seen.lock();
-            // Long keys are not sorted for a bound.
+            // Long keys are not sorted to tighten a bound.
             if !passed.is_empty() && text_bytes(&passed) <= MAX_LEARNED_BYTES {
                 seen.push(passed)?;
                 if let Some(kth) = seen.kth()? {
@@ -139,7 +142,8 @@ impl LiveBound {
         Ok(matches)
     }
 
-    /// Learns from the rows that `passed` selects. The key may have no value for others.
+    /// Like [`Self::matches`], for the rows that `passed` selects. The key may have no value for
+    /// other rows.
     pub(crate) fn matches_among(&self, batch: &RecordBatch, passed: &BooleanArray) -> Result<BooleanArray> {
         if passed.true_count() == batch.num_rows() {
             return self.matches(batch);
@@ -150,8 +154,8 @@ impl LiveBound {
         Ok(BooleanArray::from(passed.map(|passed| passed && among.next() == Some(true)).collect::<Vec<bool>>()))
     }
 
-    /// True if one of some rows may be among the first k, whose keys are between `smallest` and
-    /// `largest`: arrays of one value, NULL if unknown.
+    /// Returns whether a row whose key is between `smallest` and `largest` may be among the first
+    /// k. Both are arrays with one value, which is NULL if unknown.
     pub(crate) fn may_match(&self, smallest: &ArrayRef, largest: &ArrayRef, may_be_null: bool) -> Result<bool> {
         let best = if self.order.descending { largest } else { smallest };
         if best.is_null(0) || (self.order.nulls_first && may_be_null) {
@@ -163,8 +167,8 @@ impl LiveBound {
         }
     }
 
-    /// The keys that sort before the k-th, or tie with it where that counts. Floats are in total
-    /// order, as in the sort.
+    /// Selects the keys that sort before the k-th key, or are equal to it if ties count. Floats are
+    /// in total order, as in the sort.
     fn up_to(&self, keys: &ArrayRef, kth: ArrayRef) -> Result<BooleanArray> {
         if kth.is_null(0) {
             return match (self.order.nulls_first, self.ties) {

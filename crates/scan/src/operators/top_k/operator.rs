@@ -1,11 +1,12 @@
-//! Top-k: the first k rows in an order, as ORDER BY … LIMIT asks for.
+//! Top-k: the first k rows in an order, for ORDER BY … LIMIT.
 //!
-//! Rows are gathered until there are twice as many as wanted, then all but the first k are dropped;
-//! after that only rows before the k-th are gathered. Memory is bounded by k and by bytes.
+//! Rows are collected until there are twice as many as needed, and then all but the first k are
+//! dropped. From then on, only rows that sort before the k-th are collected. Memory is bounded by k
+//! and by bytes.
 //!
-//! Scans that work on one top-k share a [`Threshold`]: some scan has k rows up to it, so rows of
-//! other scans that sort equal to it or after it are dropped. Sources evaluate the bound of
-//! [`crate::operators::top_k::live`] before they decode a row in full.
+//! Scans that compute the same top-k share a [`Threshold`]: one of them has k rows up to it, so the
+//! others drop rows that are equal to it or sort after it. Sources evaluate the bound of
+//! [`crate::operators::top_k::live`] before they decode the other columns of a row.
 
 use std::sync::Arc;
 
@@ -25,7 +26,7 @@ use crate::operators::top_k::sorted::sorted;
 use crate::operators::top_k::threshold::Threshold;
 use crate::runtime::memory::{MemoryBudget, Reservation};
 
-/// Maximum number of keys that are copied for a comparison at a time.
+/// The maximum number of keys that are copied for a comparison at a time.
 const MAX_COPIED_KEYS: usize = 1024;
 
 fn too_many_bytes() -> Error {
@@ -41,20 +42,21 @@ pub(crate) struct TopK {
     gathered: Vec<RecordBatch>,
     rows: usize,
     bytes: usize,
-    /// Bytes of their sort keys.
+    /// The bytes of the sort keys of the collected rows.
     key_bytes: usize,
-    /// Reserved for the gathered rows.
+    /// Memory reserved for the collected rows.
     reserved: Reservation,
-    /// The last of the first k so far.
+    /// The last of the first k rows so far.
     threshold: Option<OwnedRow>,
-    /// The bound of other scans.
+    /// The bound shared with other scans.
     shared: Arc<Threshold>,
-    /// Rows that take too much memory are returned early, whatever sorts before them later.
+    /// True if rows that take too much memory are returned early, even if later rows might sort
+    /// before them.
     passes_on: bool,
 }
 
 impl TopK {
-    /// Returns a top-k over batches of `schema`.
+    /// Creates a top-k over batches of `schema`.
     pub(crate) fn new(
         order: &[SortKey],
         k: u64,
@@ -115,7 +117,8 @@ impl TopK {
         self.converter.convert_columns(&self.keys_of(batch)?).map_err(from_arrow)
     }
 
-    /// The rows that sort before the threshold. Compared a few at a time, since keys are copied.
+    /// Returns for each row whether it sorts before the threshold. Keys are compared a few at a
+    /// time, since they are copied.
     fn earlier(&self, batch: &RecordBatch, threshold: &OwnedRow) -> Result<BooleanArray> {
         let mut earlier = BooleanBufferBuilder::new(batch.num_rows());
         let mut first = 0;
@@ -128,12 +131,12 @@ impl TopK {
         Ok(BooleanArray::new(earlier.finish(), None))
     }
 
-    /// Adds all rows of a batch. Returns rows that are passed on.
+    /// Adds all rows of a batch. May return rows to release memory.
     pub(crate) fn push(&mut self, batch: RecordBatch) -> Result<Option<RecordBatch>> {
         if self.k == 0 {
             return Ok(None);
         }
-        // Its own last row, or that of a scan that has k rows before it.
+        // The threshold is the scan's own k-th row, or that of another scan, whichever sorts first.
         if let Some(known) = self.shared.known().filter(|known| self.threshold.as_ref().is_none_or(|own| known < own)) {
             self.threshold = Some(known);
         }
@@ -165,7 +168,7 @@ impl TopK {
         self.reserved.resize(bytes).map_err(|shortage| shortage.error("ORDER BY", "ExternalEvalException"))
     }
 
-    /// Returns the first rows if they take too much memory.
+    /// Takes the collected rows, to return them early, if they take too much memory.
     fn too_many(&mut self) -> Result<Option<RecordBatch>> {
         if self.bytes <= limits::MAX_TOP_K_BYTES && self.key_bytes <= limits::MAX_TOP_K_BYTES {
             return Ok(None);
@@ -178,16 +181,16 @@ impl TopK {
         Ok(self.gathered.pop())
     }
 
-    /// Sorts the rows and drops all but the first k.
+    /// Sorts the collected rows and drops all but the first k.
     fn cut(&mut self) -> Result<()> {
-        // The gathered rows, a copy of them, their keys, and the first of them.
+        // Memory for the collected rows, a copy of them, their keys, and the first k rows.
         self.reserve(self.bytes.saturating_mul(3).saturating_add(self.key_bytes))?;
         let all = concat_batches(&self.schema, &self.gathered).map_err(from_arrow)?;
         self.gathered.clear();
         let rows = self.sort_rows(&all)?;
         let mut order = sorted(all.num_rows(), &|a, b| rows.row(a as usize).cmp(&rows.row(b as usize)))?;
         order.truncate(self.k);
-        // Rows behind the bound of another scan were gathered too early.
+        // Some rows were collected before another scan found a bound that excludes them.
         if let Some(known) = self.shared.known() {
             let keep = order.partition_point(|row| rows.row(*row as usize) <= known.row());
             order.truncate(keep);
@@ -211,7 +214,7 @@ impl TopK {
         self.reserve(self.bytes)
     }
 
-    /// Returns the first k rows in order, without those that were passed on.
+    /// Returns the first k rows in order, without those that were already returned.
     pub(crate) fn finish(mut self) -> Result<Option<RecordBatch>> {
         if self.gathered.is_empty() {
             return Ok(None);

@@ -6,15 +6,16 @@ use pushdowndb_contract::Result;
 
 use crate::runtime::interrupt::{Steps, check_interrupt};
 
-/// Rows that are sorted at a time.
+/// The number of rows that are sorted at a time.
 const RUN_ROWS: usize = 4096;
 
-/// Comparing two rows costs about as much as reading this many bytes.
+/// The cost of comparing two rows, in bytes that could be read in the same time.
 const STEPS_PER_ROW: usize = 64;
 
-/// Returns the numbers of `rows` rows in their order; the sort is stable. Runs are sorted, then
-/// merged in pairs: the standard library's sort could be interrupted only by an inconsistent
-/// comparison.
+/// Returns the indexes of `rows` rows in sorted order. The sort is stable.
+///
+/// Runs are sorted and then merged in pairs. The sort of the standard library could be interrupted
+/// only by an inconsistent comparison.
 pub(crate) fn sorted(rows: usize, compare: &dyn Fn(u32, u32) -> Ordering) -> Result<Vec<u32>> {
     let mut order: Vec<u32> = (0..u32::try_from(rows).unwrap_or(u32::MAX)).collect();
     for run in order.chunks_mut(RUN_ROWS) {

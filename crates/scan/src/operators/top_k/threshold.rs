@@ -1,4 +1,4 @@
-//! The bound that scans of one top-k share.
+//! The bound that scans of the same top-k share.
 
 use parking_lot::Mutex;
 
@@ -9,12 +9,12 @@ use pushdowndb_contract::Result;
 
 use crate::error::from_arrow;
 
-/// The least of the k-th rows that scans of one top-k have found.
+/// The first, in sort order, of the k-th rows that scans of the same top-k have found.
 #[derive(Debug, Default)]
 pub struct Threshold {
-    /// By all keys.
+    /// The row's encoded sort keys.
     row: Mutex<Option<OwnedRow>>,
-    /// By the first key, which is known earlier: an array of one value.
+    /// The first sort key alone, as an array with one value. It may be found earlier than a row.
     key: Mutex<Option<ArrayRef>>,
 }
 
@@ -30,7 +30,7 @@ impl Threshold {
         self.row.lock().clone()
     }
 
-    /// Offers the first key of a scan's k-th row.
+    /// Offers the first key of a k-th row, which replaces the current one if it sorts before that.
     pub(crate) fn offer_key(&self, key: &ArrayRef, order: SortOptions) -> Result<()> {
         let mut known = self.key.lock();
         let is_before = match known.as_ref().filter(|known| known.data_type() == key.data_type()) {
@@ -38,7 +38,7 @@ impl Threshold {
             None => known.is_none(),
         };
         if is_before {
-            // The array may be a slice of a larger one.
+            // The array is copied, since it may be a slice of a larger one.
             *known = Some(take(key, &UInt32Array::from(vec![0]), None).map_err(from_arrow)?);
         }
         Ok(())

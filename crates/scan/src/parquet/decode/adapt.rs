@@ -1,5 +1,5 @@
-//! Adapting columns of a Parquet file to the declared columns of a table: by name, cast to the
-//! declared type.
+//! Adapting the columns of a Parquet file to the declared columns of a table: they are matched by
+//! name, and cast to the declared type.
 
 use std::sync::Arc;
 
@@ -31,13 +31,13 @@ impl Adapter {
         &self.schema
     }
 
-    /// The columns of the file that are read: `find` gives the index of the one of a name.
+    /// Returns the columns of the file to read. `find` returns the index of the column with a name.
     pub(super) fn roots(&self, find: impl Fn(&str) -> Option<usize>) -> Vec<usize> {
         let root = |field: &Arc<Field>| find(&Place::of(field).ok()?.root);
         self.schema.fields().iter().filter_map(root).collect()
     }
 
-    /// Returns the batch with the declared columns.
+    /// Converts `batch` to the declared columns.
     pub(crate) fn adapt(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         let columns = self.schema.fields().iter().map(|field| self.column(batch, field)).collect::<Result<_>>()?;
         record_batch(&self.schema, columns, batch.num_rows())
@@ -72,9 +72,11 @@ pub(crate) fn unexpected_null(location: &str, field: &Field) -> Error {
     Error::invalid(format!("{location}, column \"{column}\": a value is NULL, but the column is declared NOT NULL"))
 }
 
-/// The fields that the file is read with: text in the declared layout, which saves a cast, and
-/// layouts whose size follows from the data. A fixed length is only a claim that NULLs are that
-/// long.
+/// Returns the fields with which the file is read.
+///
+/// Text gets the declared layout, which saves a cast. Types with a fixed length get a layout whose
+/// size follows from the data: a fixed length in the file is only a claim, and NULLs would take
+/// that length, too.
 pub(super) fn read_as(file: &Fields, declared: &Schema) -> Fields {
     let of_name = |name: &str| declared.fields().iter().find(|field| field.name() == name);
     let field = |field: &FieldRef| match of_name(field.name()) {
@@ -86,7 +88,7 @@ pub(super) fn read_as(file: &Fields, declared: &Schema) -> Fields {
     file.iter().map(field).collect()
 }
 
-/// The field without fixed lengths.
+/// Returns the field without fixed lengths, at any depth.
 fn sized(field: &FieldRef) -> FieldRef {
     let data_type = match field.data_type() {
         DataType::FixedSizeList(element, _) => DataType::List(sized(element)),

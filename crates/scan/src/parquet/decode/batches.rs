@@ -30,26 +30,26 @@ use crate::parquet::read::pages::Pages;
 use crate::parquet::read::selection::Rows;
 use crate::runtime::memory::{MemoryBudget, Reservation};
 
-/// Maximum bytes of fixed-width values, NULLs included, and of copies of long dictionary values in
-/// a batch, all columns together: wider rows make smaller batches.
+/// The maximum bytes of fixed-width values, including NULLs, and of copies of long dictionary
+/// values in a batch, for all columns together. If rows are wider, batches have fewer rows.
 pub(crate) const MAX_BATCH_BYTES: usize = 64 << 20;
 
-/// Bytes of a value if neither dictionary nor type says more: a string view, or a decimal.
+/// The bytes of a value of unknown size: a string view or a decimal.
 const VALUE_BYTES: usize = 16;
 
 /// Minimum number of rows of a batch.
 const MIN_ROWS: usize = 64;
 
-/// The columns of a file: its roots, which have names, and the leaves below them, which hold the
-/// values.
+/// The columns of a file. Roots are the top-level columns, which have names; leaves are the columns
+/// below them that contain the values.
 #[derive(Clone, Debug)]
 pub(crate) struct FileSchema {
     pub(crate) schema: SchemaRef,
-    /// The metadata, as if the file had one row group.
+    /// The metadata of the file, as if it had a single row group.
     one: Arc<ParquetMetaData>,
-    /// The first root of each name.
+    /// The index of the first root with each name.
     roots: HashMap<String, usize>,
-    /// The leaves of each root.
+    /// The indexes of the leaves of each root.
     leaves: Vec<Range<usize>>,
 }
 
@@ -73,13 +73,14 @@ impl FileSchema {
         Ok(Self { schema: Arc::new(schema), one, roots, leaves })
     }
 
-    /// The root called `name`. Takes the same time however many there are.
+    /// Returns the root called `name`, in constant time.
     pub(crate) fn field(&self, name: &str) -> Option<&Field> {
         self.schema.fields().get(*self.roots.get(name)?).map(AsRef::as_ref)
     }
 
-    /// The columns `declared` of a `table` under the names that they have in this file: the same
-    /// ones, or else the only one that differs in case alone and is no other column of the table.
+    /// Returns the `declared` columns of a `table` under their names in this file. A name that the
+    /// file does not have is replaced by the only name that differs from it in case alone, unless
+    /// that is another column of the table.
     pub(crate) fn named(&self, declared: &SchemaRef, table: &Schema) -> SchemaRef {
         let is_missing = |field: &Field| Place::is_root(field) && !self.roots.contains_key(field.name());
         if !declared.fields().iter().any(|field| is_missing(field)) {
@@ -98,7 +99,7 @@ impl FileSchema {
         Arc::new(Schema::new(declared.fields().iter().map(own).collect::<Vec<_>>()))
     }
 
-    /// The schema of the roots of these indexes alone, as Parquet and as Arrow have it.
+    /// Returns the schema of only these roots, both as a Parquet and as an Arrow schema.
     fn project(&self, roots: &[usize]) -> ParquetResult<(SchemaDescriptor, Fields)> {
         let whole = self.one.file_metadata().schema_descr().root_schema();
         let stored = roots.iter().filter_map(|root| whole.get_fields().get(*root)).cloned().collect();
@@ -112,18 +113,19 @@ impl FileSchema {
 #[derive(Clone, Debug)]
 pub(crate) struct Columns {
     adapter: Adapter,
-    /// Of the schema of `leaves` alone.
+    /// The levels in the schema of only `leaves`.
     levels: FieldLevels,
     one: Arc<ParquetMetaData>,
     /// Leaf indexes of the columns.
     pub(crate) leaves: Vec<usize>,
-    /// Fixed-width bytes of a row.
+    /// The bytes of fixed-width values in a row.
     width: usize,
 }
 
 impl Columns {
-    /// The columns of `declared`. Takes time in proportion to their number, not to that of the
-    /// file's: a scan has one of these for each column, and a file may have thousands.
+    /// Creates a decoder for the columns of `declared`. Takes time proportional to their number,
+    /// not to the number of the file's columns: a scan has a decoder for each column, and a file
+    /// may have thousands of columns.
     pub(crate) fn new(location: &str, declared: SchemaRef, file: &FileSchema) -> Result<Self> {
         let adapter = Adapter::new(location, declared);
         let mut roots = adapter.roots(|name| file.roots.get(name).copied());
@@ -132,7 +134,8 @@ impl Columns {
         let (stored, fields) = file.project(&roots).map_err(|error| explain(location, error))?;
         let levels = |hint: Option<&Fields>| parquet_to_arrow_field_levels(&stored, ProjectionMask::all(), hint);
         let levels = levels(Some(&read_as(&fields, adapter.schema())))
-            // A layout the reader does not take for some column is no error: columns are cast then.
+            // If the reader does not accept the layout of some column, other layouts are tried, and
+            // columns are cast.
             .or_else(|_| levels(Some(&read_as(&fields, &Schema::new(fields.clone())))))
             .or_else(|_| levels(None))
             .map_err(|error| explain(location, error))?;
@@ -153,8 +156,8 @@ impl Columns {
         self.adapter.schema()
     }
 
-    /// Decodes these rows of a row group, about `batch_rows` at a time. Batches are reserved in
-    /// `memory`.
+    /// Decodes the selected `rows` of a row group, about `batch_rows` at a time. The memory of
+    /// batches is reserved in `memory`.
     pub(crate) fn decode(
         &self,
         pages: Vec<(usize, Pages)>,
@@ -165,7 +168,7 @@ impl Columns {
         let longest = pages.iter().map(|(_, pages)| pages.longest).fold(0, usize::saturating_add);
         let row = longest.saturating_add(self.width).max(1);
         let mut batch_rows = batch_rows.min(MAX_BATCH_BYTES / row).max(1);
-        // As decoded, and in the declared types.
+        // Memory for the rows as decoded, and in the declared types.
         let of_batch = loop {
             match memory.budget().try_reserve(row.saturating_mul(batch_rows.min(rows.len())).saturating_mul(2)) {
                 Ok(reserved) => break reserved,
@@ -183,13 +186,14 @@ impl Columns {
         Ok(Batches { memory, ..batches })
     }
 
-    /// The values of a dictionary of the only column, in order, and their reservation.
+    /// Decodes a dictionary page of the only column. Returns its values in order, and their memory
+    /// reservation.
     pub(crate) fn decode_dictionary(
         &self,
         dictionary: &Page,
         memory: &MemoryBudget,
     ) -> Result<Option<(RecordBatch, Reservation)>> {
-        // A copy of the page, and the values.
+        // Memory for a copy of the page, and for the values.
         let copies = dictionary.buffer().len().saturating_add(dictionary_bytes(dictionary));
         let reserved = memory.try_reserve(copies);
         let reserved = reserved.map_err(|shortage| explain(self.adapter.location(), too_large(shortage)))?;
@@ -224,7 +228,7 @@ impl Columns {
     }
 }
 
-/// Decoded rows of a row group.
+/// The decoded rows of a row group, as batches.
 #[derive(Debug)]
 pub(crate) struct Batches {
     adapter: Adapter,
@@ -233,19 +237,19 @@ pub(crate) struct Batches {
     memory: Option<BatchMemory>,
 }
 
-/// Reserved for a batch.
+/// Memory that is reserved for a batch.
 #[derive(Debug)]
 struct BatchMemory {
     /// For values of known width.
     _of_batch: Reservation,
-    /// For values whose width pages tell.
+    /// For values whose width is known only when their pages are read.
     of_values: Arc<Reservation>,
     pages: PageMemory,
 }
 
 enum Source {
     Reader(Box<ParquetRecordBatchReader>),
-    /// Number of remaining rows, if the file has none of the columns.
+    /// The number of remaining rows, if the file has none of the columns.
     Absent(usize),
 }
 
@@ -258,7 +262,7 @@ impl std::fmt::Debug for Source {
 impl Batches {
     pub(crate) fn next(&mut self) -> Result<Option<RecordBatch>> {
         if let Some(memory) = &self.memory {
-            // The batch before is dropped, or others have reserved the rest of it.
+            // The previous batch has been dropped, or the rest of its memory is reserved elsewhere.
             memory.of_values.shrink(usize::MAX);
         }
         let batch = match &mut self.source {
@@ -281,10 +285,10 @@ impl Batches {
     }
 }
 
-/// A row group as a file with one row group. Each column is taken once.
+/// Presents a row group as a file with a single row group. Each column can be taken once.
 struct OneGroup {
     metadata: Arc<ParquetMetaData>,
-    /// The leaves that the library numbers from zero, by their place among all leaves of the file.
+    /// The indexes of the decoded leaves in the file. The library numbers these leaves from zero.
     leaves: Vec<usize>,
     pages: Mutex<Vec<(usize, Box<dyn PageReader>)>>,
 }
@@ -342,11 +346,11 @@ impl RowGroupReader for Group<'_> {
     }
 }
 
-/// A page of these values, encoded like a dictionary page, none of them NULL.
+/// Builds a data page without NULLs from these values, which are encoded as in a dictionary page.
 fn plain_page(column: &ColumnDescriptor, values: &Bytes, count: u32) -> Page {
     let mut buffer = Vec::new();
     if column.max_def_level() > 0 {
-        // One run of ones.
+        // A single run of ones.
         let mut header = u64::from(count) << 1;
         while header >= 0x80 {
             buffer.push(header as u8 | 0x80);
@@ -369,7 +373,7 @@ fn plain_page(column: &ColumnDescriptor, values: &Bytes, count: u32) -> Page {
     }
 }
 
-/// A column chunk of one page.
+/// A reader of a column chunk with a single page.
 struct OnePage(Option<Page>);
 
 impl Iterator for OnePage {

@@ -1,8 +1,8 @@
-//! Conversion of columns of a file to the types of a table.
+//! Conversion of the columns of a file to the types of a table.
 //!
-//! Fields of structs are found by name: exactly, or else ignoring case where one field matches.
-//! Those that the file lacks are NULL, and those that the table lacks are left out. The names of
-//! list elements and of the entries of maps mean nothing.
+//! Fields of structs are matched by name: exactly, or else ignoring case if only one field matches.
+//! Fields that the file lacks are NULL, and fields that the table lacks are omitted. The names of
+//! list elements and map entries are ignored.
 
 use std::sync::Arc;
 
@@ -19,9 +19,10 @@ use crate::expr::cast::text::text_to;
 use crate::expr::coerce::casts_from_text;
 use crate::types::sql_type;
 
-/// Converts `column` to the type `to`; a value that does not fit is an error. If `exact`, so is one
-/// that the conversion changes, such as an integer of more digits than a DOUBLE has. A fraction in
-/// a column of integers always is.
+/// Converts `column` to the type `to`. A value that does not fit is an error.
+///
+/// If `exact`, a value that the conversion changes is an error, too, such as an integer with more
+/// digits than a DOUBLE has. A fraction in an integer column is always an error.
 pub(super) fn convert(column: &ArrayRef, to: &DataType, exact: bool) -> Result<ArrayRef> {
     let from = column.data_type();
     if from == to {
@@ -75,7 +76,7 @@ fn plain(column: &ArrayRef, to: &DataType, exact: bool) -> Result<ArrayRef> {
     )))
 }
 
-/// True if a cast may change a value without an error, and must not.
+/// Returns whether a cast may change a value without an error although that is not allowed.
 fn changes(from: &DataType, to: &DataType, exact: bool) -> bool {
     use DataType::{Decimal128, Float16, Float32, Float64, Timestamp};
     let width = |of: &DataType| of.primitive_width().unwrap_or_default();
@@ -91,7 +92,7 @@ fn changes(from: &DataType, to: &DataType, exact: bool) -> bool {
     }
 }
 
-/// The ticks of a second.
+/// Returns the number of ticks in a second.
 fn ticks(unit: TimeUnit) -> u32 {
     match unit {
         TimeUnit::Second => 1,
@@ -101,7 +102,7 @@ fn ticks(unit: TimeUnit) -> u32 {
     }
 }
 
-/// The element of a list in any layout.
+/// Returns the element field of a list in any layout.
 fn element(list: &DataType) -> Option<&FieldRef> {
     match list {
         DataType::List(element)
@@ -160,7 +161,7 @@ fn maps(map: &MapArray, entries: &FieldRef, sorted: bool, exact: bool) -> Result
     Ok(Arc::new(map.map_err(from_arrow)?))
 }
 
-/// A UUID in its usual form: `8-4-4-4-12` digits.
+/// Formats a UUID as usual, with `8-4-4-4-12` digits.
 fn uuid_text(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(36);
     for (place, byte) in bytes.iter().enumerate() {

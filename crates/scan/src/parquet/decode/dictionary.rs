@@ -1,9 +1,9 @@
-//! Evaluating a condition on one column page by page, without decoding rows.
+//! Evaluation of a condition on one column, page by page and without decoding rows.
 //!
-//! A column chunk with a dictionary holds a code for each row. A condition that reads only this
-//! column is evaluated on the dictionary, and codes are looked up in the answers without becoming
-//! values. If no value matches, no row does. Plain pages that follow a dictionary that became too
-//! large are searched if they are text ([`crate::parquet::decode::text_search`]).
+//! A dictionary-encoded column chunk has a code for each row. A condition that reads only this
+//! column is evaluated on the dictionary, and the result for each row is looked up by its code. If
+//! no value of the dictionary matches, no row does. If a dictionary became too large, plain pages
+//! follow; they are searched if they are text ([`crate::parquet::decode::text_search`]).
 
 use ::parquet::basic::Encoding;
 use ::parquet::errors::{ParquetError, Result};
@@ -15,25 +15,25 @@ use crate::parquet::decode::levels::{FlatPage, look_up};
 use crate::parquet::read::header::is_dictionary;
 use crate::parquet::read::pages::{Next, Pages};
 
-/// Answers of a condition for the values of a dictionary, and for NULL.
+/// The results of a condition for each value of a dictionary, and for NULL.
 pub(crate) struct Answers {
-    /// By code: 1 if the value matches, 0 if not.
+    /// For each code, 1 if its value matches, and otherwise 0.
     pub(crate) values: Vec<u8>,
     pub(crate) null: bool,
 }
 
 impl Answers {
-    /// True if a row may match.
+    /// Returns whether any row may match.
     pub(crate) fn any(&self, column: &ColumnDescriptor) -> bool {
         self.values.contains(&1) || (self.null && column.max_def_level() > 0)
     }
 }
 
-/// Evaluates a condition on `count` values of a plain page. NULL does not match.
+/// A function that evaluates a condition on `count` values of a plain page. NULL does not match.
 pub(crate) type OfValues<'a> = &'a dyn Fn(&[u8], usize) -> Result<BooleanBuffer>;
 
-/// Returns the answer for each of `rows` rows; FALSE for rows of pages that were not fetched.
-/// `None` if there is a page that neither `answers` nor `of_values` applies to.
+/// Returns whether each of `rows` rows matches; FALSE for rows of pages that were not fetched.
+/// Returns `None` if neither `answers` nor `of_values` can decide some page.
 pub(crate) fn decide(
     mut pages: Pages,
     column: &ColumnDescriptor,
@@ -52,7 +52,7 @@ pub(crate) fn decide(
             Next::Page(_) => continue,
         };
         let Some(page) = FlatPage::of(&page, column)? else { return Ok(None) };
-        // Before anything is allocated.
+        // Checked before anything is allocated.
         if found.len() + page.rows > rows {
             return Err(broken());
         }

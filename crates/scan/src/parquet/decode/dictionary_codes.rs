@@ -1,7 +1,7 @@
-//! Columns with values in a dictionary only, read as codes.
+//! Columns whose values are all in a dictionary, read as codes.
 //!
-//! Each dictionary value is decoded and cast once. Codes of rows that passed are unpacked and
-//! looked up; skipping the others costs almost nothing, and no decimal is widened row by row.
+//! Each dictionary value is decoded and cast once. The codes of rows that passed are unpacked and
+//! looked up; to skip other codes costs almost nothing, and decimals are not widened row by row.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use crate::parquet::decode::run_reader::{PageValues, RunReader};
 use crate::parquet::read::pages::Pages;
 use crate::runtime::memory::Reservation;
 
-/// The values of such a column, row by row.
+/// Reads the values of such a column, row by row.
 #[derive(Debug)]
 pub(crate) struct DictionaryCodes {
     values: ArrayRef,
     places: RunReader<RleDecoder>,
     /// True if the output is a dictionary array.
     as_dictionary: bool,
-    /// Reserved for the dictionary.
+    /// Memory reserved for the dictionary.
     _reserved: Reservation,
 }
 
@@ -34,7 +34,7 @@ fn broken() -> ParquetError {
 }
 
 impl DictionaryCodes {
-    /// Returns the rows of these pages, all of which refer to the dictionary `values`.
+    /// Creates a reader of these pages, all of which must refer to the dictionary `values`.
     pub(crate) fn new(
         column: ColumnDescPtr,
         (values, reserved): (ArrayRef, Reservation),
@@ -50,10 +50,11 @@ impl DictionaryCodes {
         if self.as_dictionary { DataType::Dictionary(Box::new(DataType::UInt32), Box::new(values)) } else { values }
     }
 
-    /// Returns the values of these rows, which are ascending and after those of the last call.
+    /// Returns the values of these rows, which must be ascending and after those of the previous
+    /// call.
     pub(crate) fn next(&mut self, runs: &[Range<usize>]) -> Result<ArrayRef> {
         let (places, nulls) = self.places.next(runs)?;
-        // The code of a NULL is 0, which is out of range in an empty dictionary.
+        // A NULL has the code 0, which does not exist in an empty dictionary.
         let known = |place: u32| (place as usize) < self.values.len();
         let is_null = |row: usize| nulls.as_ref().is_some_and(|nulls| nulls.is_null(row));
         if places.iter().copied().max().is_some_and(|most| !known(most))

@@ -1,8 +1,8 @@
 //! Fixed-width numbers, read as integers from plain and dictionary pages.
 //!
 //! A value is four or eight bytes of a page or dictionary, and is converted only if its row passes.
-//! A range condition is evaluated on the way, so that nothing is read twice. A dictionary that
-//! became too large leaves a column in pages of both kinds, as is usual for keys and prices.
+//! A range condition is evaluated at the same time, so that no value is read twice. A column whose
+//! dictionary became too large has pages of both kinds, which is common for keys and prices.
 
 use std::ops::{Range, RangeInclusive};
 
@@ -21,7 +21,7 @@ use crate::parquet::decode::run_reader::{PageValues, RunReader};
 use crate::parquet::read::header::is_dictionary;
 use crate::parquet::read::pages::Pages;
 
-/// The values of such a column, row by row.
+/// Reads the values of such a column, row by row.
 #[derive(Debug)]
 pub(crate) struct FixedWidth {
     data_type: DataType,
@@ -32,16 +32,16 @@ fn broken() -> ParquetError {
     ParquetError::General("a page with fewer numbers than it claims".into())
 }
 
-/// Rows with a value in a range.
+/// The rows with a value in a range.
 pub(crate) struct Within {
-    /// A bit for each row that was asked for.
+    /// For each requested row, whether its value is in the range.
     pub(crate) found: BooleanBuffer,
     pub(crate) values: ArrayRef,
-    /// Number of NULLs among the rows that were asked for.
+    /// The number of NULLs among the requested rows.
     pub(crate) nulls: usize,
 }
 
-/// True if a column, stored as `stored` and declared as `declared`, is read here.
+/// Returns whether a column with the types `stored` and `declared` is read by this module.
 pub(crate) fn is_fixed(column: &ColumnDescriptor, stored: &DataType, declared: &DataType) -> bool {
     let fits = match declared {
         DataType::Int32 | DataType::Date32 => column.physical_type() == Type::INT32,
@@ -57,14 +57,14 @@ pub(crate) fn is_fixed(column: &ColumnDescriptor, stored: &DataType, declared: &
     fits && stored == declared || is_narrower
 }
 
-/// True if pages of this encoding are read here.
+/// Returns whether pages with this encoding are read by this module.
 pub(crate) fn is_read(encoding: Encoding) -> bool {
     encoding == Encoding::PLAIN || is_dictionary(encoding)
 }
 
 impl FixedWidth {
-    /// Returns the rows of these pages, all of whose encodings [`is_read`] accepts, of a column
-    /// that [`is_fixed`] accepts.
+    /// Creates a reader of these pages. Expects that [`is_fixed`] accepts the column, and
+    /// [`is_read`] the encodings of all pages.
     pub(crate) fn new(column: ColumnDescPtr, data_type: DataType, pages: Pages) -> Result<Self> {
         let width = Width::of(&column).ok_or_else(broken)?;
         let mut dictionary = Bytes::new();
@@ -79,7 +79,7 @@ impl FixedWidth {
                     FixedValues::DictionaryCodes { places, dictionary, width, scratch: vec![] }
                 }
                 false if page.encoding == Encoding::PLAIN => FixedValues::Plain { bytes: page.values().clone(), width },
-                // Headers were checked before, but the page decides.
+                // Headers were checked before, but the page's own encoding counts.
                 false => return Err(ParquetError::General(format!("a page of numbers in {}", page.encoding))),
             })
         };
@@ -90,14 +90,15 @@ impl FixedWidth {
         &self.data_type
     }
 
-    /// Returns the values of these rows, which are ascending and after those of the last call.
+    /// Returns the values of these rows, which must be ascending and after those of the previous
+    /// call.
     pub(crate) fn next(&mut self, runs: &[Range<usize>]) -> Result<ArrayRef> {
         let (values, nulls) = self.values.next(runs)?;
         self.array(values, nulls)
     }
 
-    /// Returns which of these rows have a value in the range, and the values. Rows are ascending
-    /// and after those of the last call.
+    /// Returns which of these rows have a value in the range, and the values of those rows. The
+    /// rows must be ascending and after those of the previous call.
     pub(crate) fn within(&mut self, range: &RangeInclusive<i64>, runs: &[Range<usize>]) -> Result<Within> {
         let (values, nulls) = self.values.next(runs)?;
         let (least, most) = (*range.start(), *range.end());
@@ -132,7 +133,7 @@ impl FixedWidth {
     }
 }
 
-/// The bytes of a value, least significant first.
+/// The number of bytes of a value, least significant first.
 #[derive(Clone, Copy, Debug)]
 enum Width {
     Four,
@@ -169,7 +170,7 @@ impl Width {
         Ok(())
     }
 
-    /// Appends the values with these codes, up to the first that is out of range.
+    /// Appends the values with these codes, up to the first code that is out of range.
     fn look_up(self, bytes: &[u8], places: &[u32], into: &mut Vec<i64>) {
         match self {
             Self::Four => {
@@ -195,7 +196,7 @@ enum FixedValues {
 }
 
 impl PageValues for FixedValues {
-    /// Floats by their bits.
+    /// The bits of a float.
     type Value = i64;
 
     fn read(&mut self, count: usize, into: &mut Vec<i64>) -> Result<()> {

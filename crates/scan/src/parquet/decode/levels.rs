@@ -12,7 +12,7 @@ use bytes::Bytes;
 use crate::parquet::decode::rle::{Piece, RleDecoder};
 use crate::parquet::read::header::is_dictionary;
 
-/// True if pages of the column are read here.
+/// Returns whether pages of the column are read by this module.
 pub(crate) fn is_flat(column: &ColumnDescriptor) -> bool {
     column.max_rep_level() == 0
         && column.max_def_level() <= 1
@@ -24,7 +24,8 @@ pub(crate) fn is_flat(column: &ColumnDescriptor) -> bool {
 #[derive(Debug)]
 pub(crate) struct FlatPage {
     pub(crate) rows: usize,
-    /// A bit for each row with a value; `None`: all have one.
+    /// The definition levels: a bit for each row, set if it has a value. `None` if all rows have
+    /// one.
     levels: Option<Bytes>,
     values: Bytes,
     pub(crate) encoding: Encoding,
@@ -35,7 +36,7 @@ fn broken() -> ParquetError {
 }
 
 impl FlatPage {
-    /// `None` if it is no data page, or has levels in a deprecated encoding.
+    /// Returns `None` if the page is not a data page, or has levels in a deprecated encoding.
     pub(crate) fn of(page: &Page, column: &ColumnDescriptor) -> Result<Option<Self>> {
         let has_levels = column.max_def_level() > 0;
         match page {
@@ -66,25 +67,26 @@ impl FlatPage {
         &self.values
     }
 
-    /// The dictionary codes of the rows that have a value. An error if values are encoded
-    /// otherwise.
+    /// Returns the dictionary codes of the rows that have a value, or an error if the values have
+    /// another encoding.
     pub(crate) fn places(&self) -> Result<RleDecoder> {
         if !is_dictionary(self.encoding) {
             return Err(broken());
         }
         match self.values.split_first() {
             Some((width, _)) => RleDecoder::new(self.values.slice(1..), *width),
-            // No row has one.
+            // No row has a value.
             None => RleDecoder::new(Bytes::new(), 0),
         }
     }
 
-    /// A level for each row: 1 for a value, 0 for NULL; `None` if the column is required.
+    /// Returns a level for each row: 1 for a value, 0 for NULL. Returns `None` if the column is
+    /// required.
     pub(crate) fn levels(&self) -> Result<Option<RleDecoder>> {
         self.levels.as_ref().map(|levels| RleDecoder::new(levels.clone(), 1)).transpose()
     }
 
-    /// The rows with a value; `None` if all have one.
+    /// Returns whether each row has a value; `None` if all rows have one.
     pub(crate) fn valid(&self) -> Result<Option<BooleanBuffer>> {
         let Some(levels) = self.levels()? else { return Ok(None) };
         let valid = look_up(levels, self.rows, &[0, 1])?;
@@ -99,7 +101,7 @@ struct Part {
 }
 
 impl Part {
-    /// Those bytes and the following ones.
+    /// Splits `page` after this range. Returns the range, and the bytes after it.
     fn of(&self, page: &Bytes) -> Result<(Bytes, Bytes)> {
         let end = self.start.checked_add(self.length).filter(|end| *end <= page.len()).ok_or_else(broken)?;
         Ok((page.slice(self.start..end), page.slice(end..)))
@@ -109,7 +111,7 @@ impl Part {
 /// Marks invalid codes in a table.
 const UNKNOWN: u8 = 2;
 
-/// Looks up each of the next `count` codes in `table`, which holds 0 or 1. An unknown code is an
+/// Looks up each of the next `count` codes in `table`, which contains 0 or 1. An invalid code is an
 /// error.
 pub(crate) fn look_up(mut numbers: RleDecoder, count: usize, table: &[u8]) -> Result<BooleanBuffer> {
     let mut found = BooleanBufferBuilder::new(count);
@@ -162,7 +164,7 @@ mod tests {
 
     #[test]
     fn runs_and_packed_numbers_follow_each_other() {
-        // Ten of number 1, then 2, 0, 1 packed in 2 bits.
+        // Ten times the number 1, then 2, 0, 1 packed in 2 bits.
         let bytes = [&[20, 1][..], &packed(&[2, 0, 1], 2)].concat();
         let found = found(bytes, 2, 13, &[1, 0, 1]).unwrap();
         assert_eq!(found.into_iter().map(u8::from).collect::<Vec<_>>(), [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0]);

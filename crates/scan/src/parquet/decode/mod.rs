@@ -1,4 +1,4 @@
-//! Values of pages.
+//! Decoding of the values in pages.
 
 pub(crate) mod adapt;
 pub(crate) mod batches;

@@ -1,19 +1,19 @@
-//! The RLE / bit-packing hybrid of the Parquet specification ("Encodings"), used for dictionary
-//! codes and levels.
+//! The RLE / bit-packing hybrid of the Parquet specification ("Encodings"), which encodes
+//! dictionary codes and levels.
 
 use ::parquet::errors::{ParquetError, Result};
 use bytes::Bytes;
 
 use crate::parquet::meta::thrift::Compact;
 
-/// Maximum number of values that are unpacked at a time: they stay in the first-level cache.
+/// The maximum number of values that are unpacked at a time. They fit into the first-level cache.
 const AT_ONCE: usize = 1024;
 
 /// Decodes values in order.
 #[derive(Debug)]
 pub(crate) struct RleDecoder {
     bytes: Bytes,
-    /// Start of the next run.
+    /// The offset of the next run.
     at: usize,
     width: u8,
     run: Run,
@@ -22,14 +22,14 @@ pub(crate) struct RleDecoder {
 
 #[derive(Debug)]
 enum Run {
-    /// Number of values left of a repeated value.
+    /// A repeated value, and how often it is still to be returned.
     Same(u32, usize),
-    /// Packed in groups of eight: the current group, and the index of the next value and the number
-    /// left.
+    /// Values packed in groups of eight: the offset of the packed bytes, the index of the next
+    /// value, and the number of values.
     Packed { begin: usize, next: usize, count: usize },
 }
 
-/// Some of the values.
+/// Some of the values: one repeated value, or a slice of values.
 #[derive(Debug)]
 pub(crate) enum Piece<'a> {
     Same(u32, usize),
@@ -41,7 +41,7 @@ fn broken() -> ParquetError {
 }
 
 impl RleDecoder {
-    /// Returns a decoder of values of `width` bits.
+    /// Creates a decoder of values with `width` bits.
     pub(crate) fn new(bytes: Bytes, width: u8) -> Result<Self> {
         if width > 32 {
             return Err(broken());
@@ -49,7 +49,7 @@ impl RleDecoder {
         Ok(Self { bytes, at: 0, width, run: Run::Same(0, 0), unpacked: Vec::new() })
     }
 
-    /// Returns the next values, at least one and at most `most`, which is not 0.
+    /// Returns the next values, at least one and at most `most`, which must not be 0.
     pub(crate) fn piece(&mut self, most: usize) -> Result<Piece<'_>> {
         self.find_run()?;
         match &mut self.run {
@@ -60,13 +60,13 @@ impl RleDecoder {
             }
             Run::Packed { begin, next, count } => {
                 let width = usize::from(self.width);
-                // First the rest of a group, then whole groups.
+                // First the rest of a group, and then whole groups are unpacked.
                 let (group, skipped) = (*next / 8, *next % 8);
                 let taken = most.min(*count - *next).min(AT_ONCE - skipped);
                 let unpacked = (skipped + taken).next_multiple_of(8);
                 self.unpacked.resize(AT_ONCE, 0);
                 let into = self.unpacked.get_mut(..unpacked).ok_or_else(broken)?;
-                // What follows the run is not among the values taken.
+                // Bytes after the run may be unpacked, too, but those values are not returned.
                 unpack(self.bytes.get(*begin + group * width..).unwrap_or_default(), self.width, into);
                 *next += taken;
                 into.get(skipped..skipped + taken).map(Piece::Each).ok_or_else(broken)
@@ -111,7 +111,7 @@ impl RleDecoder {
         Ok(())
     }
 
-    /// Moves to the next run if this one is used up.
+    /// Moves to the next run if the current one is used up.
     fn find_run(&mut self) -> Result<()> {
         let left = match &self.run {
             Run::Same(_, left) => *left,
@@ -146,7 +146,7 @@ impl RleDecoder {
     }
 }
 
-/// Unpacks groups of eight values; missing bytes are 0.
+/// Unpacks groups of eight values. Missing bytes are treated as 0.
 fn unpack(bytes: &[u8], width: u8, into: &mut [u32]) {
     macro_rules! by_width {
         ($($width:literal)*) => {
@@ -161,7 +161,7 @@ fn unpack(bytes: &[u8], width: u8, into: &mut [u32]) {
 
 fn unpack_groups<const WIDTH: usize>(mut bytes: &[u8], into: &mut [u32]) {
     for eight in into.chunks_exact_mut(8) {
-        // Each value is taken out of eight bytes, the last of which may lie behind the group.
+        // Each value is extracted from eight bytes, the last of which may lie after the group.
         match bytes.get(..WIDTH + 8) {
             Some(window) => unpack_group::<WIDTH>(window, eight),
             None => {
@@ -187,7 +187,7 @@ fn unpack_group<const WIDTH: usize>(window: &[u8], into: &mut [u32]) {
 pub(crate) mod tests {
     use super::*;
 
-    /// Numbers packed as one run, each `width` bits.
+    /// Encodes numbers as one bit-packed run, with `width` bits for each.
     pub(crate) fn packed(numbers: &[u64], width: u8) -> Vec<u8> {
         let mut bytes = vec![((numbers.len().div_ceil(8) << 1) | 1) as u8];
         let mut bits: Vec<bool> = numbers.iter().flat_map(|n| (0..width).map(move |bit| n >> bit & 1 == 1)).collect();
@@ -201,7 +201,7 @@ pub(crate) mod tests {
         for width in 1..=32u8 {
             let most = u64::MAX >> (64 - width);
             let all: Vec<u64> = (0..480).map(|i| (i * 2_654_435_761 + 13) & most).collect();
-            // A run of one number, then those.
+            // A run of one repeated number, followed by the packed numbers.
             let mut bytes = vec![20];
             bytes.extend(&5u64.min(most).to_le_bytes()[..usize::from(width).div_ceil(8)]);
             bytes.extend(packed(&all, width));
@@ -229,7 +229,8 @@ pub(crate) mod tests {
 
     #[test]
     fn what_is_cut_short_is_an_error() {
-        // Of two groups in 4 bits there is one and a half: twelve numbers.
+        // Two groups of 4-bit numbers are claimed, but there is only one and a half: twelve
+        // numbers.
         let mut numbers = RleDecoder::new(vec![5, 1, 2, 3, 4, 5, 6].into(), 4).unwrap();
         numbers.skip(12).unwrap();
         assert!(numbers.skip(1).is_err());

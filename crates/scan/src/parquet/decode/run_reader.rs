@@ -1,9 +1,10 @@
-//! Reading runs of rows of a column in order, skipping the others.
+//! Reading of runs of rows of a column in order, skipping the rows between them.
 //!
-//! The library's decoders decode the rows between wanted ones, and every value in its Arrow type.
-//! Here only wanted rows are touched, and pages without any are not decompressed. A [`PageValues`]
-//! makes the values of a page: dictionary codes ([`crate::parquet::decode::dictionary_codes`]) or
-//! numbers ([`crate::parquet::decode::fixed_width`]).
+//! The library's decoders also decode rows between wanted ones, and convert every value to its
+//! Arrow type. Here, only wanted rows are decoded, and pages without such rows are not even
+//! decompressed. A [`PageValues`] reads the values of a page: dictionary codes
+//! ([`crate::parquet::decode::dictionary_codes`]) or numbers
+//! ([`crate::parquet::decode::fixed_width`]).
 
 use std::ops::Range;
 
@@ -17,19 +18,19 @@ use crate::parquet::decode::levels::FlatPage;
 use crate::parquet::decode::rle::RleDecoder;
 use crate::parquet::read::pages::Pages;
 
-/// Gaps of at most this many rows are unpacked rather than skipped: fewer than
-/// [`crate::parquet::read::selection`] takes for a gap, so that they were fetched.
+/// The maximum length of a gap that is unpacked instead of skipped. It is shorter than a gap of
+/// [`crate::parquet::read::selection`], so the pages of the rows in the gap were fetched.
 const MAX_GAP_ROWS: usize = 32;
 
-/// Runs of at most this many rows are read value by value.
+/// The maximum length of a run that is copied value by value.
 const FEW: usize = 16;
 
-/// Number of levels that are decoded together.
+/// The number of levels that are decoded together.
 const LEVELS_AT_ONCE: usize = 4096;
 
-/// The values of a page in order; NULLs have none.
+/// Reads the values of a page in order. NULLs have no value.
 pub(crate) trait PageValues {
-    /// The type of the values. NULL rows get its default.
+    /// The type of the values. Rows with NULL get its default.
     type Value: Copy + Default;
 
     /// Appends the next `count` values.
@@ -39,16 +40,16 @@ pub(crate) trait PageValues {
     fn skip(&mut self, count: usize) -> Result<()>;
 }
 
-/// Makes the values of a page.
+/// A function that opens the values of a page.
 pub(crate) type OpenPage<V> = Box<dyn Fn(&FlatPage) -> Result<V> + Send + Sync>;
 
-/// The rows of a column.
+/// Reads the rows of a column.
 pub(crate) struct RunReader<V: PageValues> {
     column: ColumnDescPtr,
     pages: Pages,
     open: OpenPage<V>,
     page: Option<OpenedPage<V>>,
-    /// The next row.
+    /// The index of the next row.
     at: usize,
     scratch: Scratch<V::Value>,
 }
@@ -62,7 +63,7 @@ struct Scratch<T> {
 struct OpenedPage<V> {
     levels: Option<RleDecoder>,
     values: V,
-    /// Number of remaining rows.
+    /// The number of remaining rows.
     left: usize,
 }
 
@@ -76,8 +77,8 @@ impl<V: PageValues> RunReader<V> {
         Self { column, pages, open, page: None, at: 0, scratch }
     }
 
-    /// Returns the values of these rows, which are ascending and after those of the last call, and
-    /// their NULLs.
+    /// Returns the values and the NULLs of these rows, which must be ascending and after those of
+    /// the previous call.
     pub(crate) fn next(&mut self, runs: &[Range<usize>]) -> Result<(Vec<V::Value>, Option<NullBuffer>)> {
         let rows = runs.iter().map(ExactSizeIterator::len).sum();
         let (mut values, mut nulls) = (Vec::with_capacity(rows), NullBufferBuilder::new(rows));
@@ -88,7 +89,7 @@ impl<V: PageValues> RunReader<V> {
                 self.read(first.len(), &mut values, &mut nulls)?;
                 continue;
             }
-            // Removes the rows between them.
+            // Removes the rows in the gaps.
             let mut all = std::mem::take(&mut self.scratch.values);
             all.clear();
             let mut all_nulls = NullBufferBuilder::new(0);
@@ -103,7 +104,7 @@ impl<V: PageValues> RunReader<V> {
                     nulls.append_buffer(&all_nulls.slice(within.start, within.len()));
                 }
                 match all.get(within).ok_or_else(broken)? {
-                    // A call for two values costs more than they do.
+                    // Calling a copy function for a few values costs more than copying them.
                     few if few.len() <= FEW => few.iter().for_each(|value| values.push(*value)),
                     many => values.extend_from_slice(many),
                 }
@@ -131,7 +132,7 @@ impl<V: PageValues> RunReader<V> {
             let skipped = match self.page.as_mut().filter(|page| page.left > 0) {
                 Some(page) => page.skip(rows, &mut self.scratch.levels)?,
                 None => match self.next_page_rows()? {
-                    // Not even decompressed.
+                    // The page is not even decompressed.
                     next if next <= rows => {
                         self.pages.skip_next_page()?;
                         next
@@ -148,7 +149,7 @@ impl<V: PageValues> RunReader<V> {
         Ok(())
     }
 
-    /// Reads the rows of the next data page.
+    /// Returns the number of rows of the next data page.
     fn next_page_rows(&mut self) -> Result<usize> {
         loop {
             let page = self.pages.peek_next_page()?.ok_or_else(broken)?;
@@ -169,7 +170,7 @@ impl<V: PageValues> RunReader<V> {
 }
 
 impl<V: PageValues> OpenedPage<V> {
-    /// Appends the values of at most `most` rows; returns their number.
+    /// Appends the values of at most `most` rows. Returns the number of rows.
     fn read(
         &mut self,
         most: usize,
@@ -190,7 +191,7 @@ impl<V: PageValues> OpenedPage<V> {
             nulls.append_n_non_nulls(valid);
             return Ok(valid);
         }
-        // From the back, so that no value is overwritten before it was moved.
+        // Values are moved from the back, so that none is overwritten before it is moved.
         into.resize(begin + levels.len(), V::Value::default());
         let own = into.get_mut(begin..).unwrap_or_default();
         let mut from = valid;
@@ -210,7 +211,7 @@ impl<V: PageValues> OpenedPage<V> {
         Ok(levels.len())
     }
 
-    /// Skips at most `most` rows; returns their number.
+    /// Skips at most `most` rows. Returns the number of rows.
     fn skip(&mut self, most: usize, levels: &mut Vec<u32>) -> Result<usize> {
         let (taken, valid) = match self.levels(most, levels)? {
             Some(valid) => (levels.len(), valid),
@@ -224,8 +225,8 @@ impl<V: PageValues> OpenedPage<V> {
         Ok(taken)
     }
 
-    /// Decodes levels of some of the next rows; returns the number of rows with a value. `None` if
-    /// all have one.
+    /// Decodes the levels of some of the next rows. Returns how many of them have a value; `None`
+    /// if all rows have one.
     fn levels(&mut self, most: usize, into: &mut Vec<u32>) -> Result<Option<usize>> {
         let Some(levels) = &mut self.levels else { return Ok(None) };
         let taken = most.min(self.left).min(LEVELS_AT_ONCE);

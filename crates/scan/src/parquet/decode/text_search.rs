@@ -1,8 +1,9 @@
 //! Searching plain text pages without decoding them.
 //!
-//! A text condition often requires bytes: `LIKE '%special requests%'` requires those. They are
-//! searched for in the page as it is, lengths included, with SIMD; the condition is then evaluated
-//! on the values that hold them. This is the prefilter ([`crate::prefilter`]) of Parquet.
+//! A condition on text often requires certain bytes: `LIKE '%special requests%'` requires these two
+//! words. The bytes are searched with SIMD in the page as it is, including lengths. The condition
+//! is then evaluated only on the values that contain them. It is the prefilter
+//! ([`crate::prefilter`]) of Parquet.
 
 use ::parquet::errors::{ParquetError, Result};
 use memchr::memmem::Finder;
@@ -13,7 +14,7 @@ use crate::prefilter::derive::{Stored, required};
 use crate::runtime::interrupt::Steps;
 use crate::values::pattern::find;
 
-/// Bytes that every matching value must hold.
+/// Searches bytes that every matching value must contain.
 #[derive(Clone, Debug)]
 pub(crate) struct TextSearch(Finder<'static>);
 
@@ -22,8 +23,8 @@ fn broken() -> ParquetError {
 }
 
 impl TextSearch {
-    /// Derives them from the condition on its only column, which is text; `None` if nothing is
-    /// required.
+    /// Derives the bytes from a condition on a single column, which must be text. Returns `None` if
+    /// no bytes are required.
     pub(crate) fn new(condition: &Expr) -> Option<Self> {
         let sets = required(condition, &|_| Some(Stored::Text), &|_| false);
         let only = |set: &Vec<_>| set.len() == 1;
@@ -31,13 +32,13 @@ impl TextSearch {
         Some(Self(Finder::new(&needle.bytes).into_owned()))
     }
 
-    /// Returns those of `count` values, each after its length in four bytes, that hold the bytes,
-    /// with their indexes.
+    /// Returns those of `count` values that contain the bytes, with their indexes. In `values`,
+    /// each value follows its length in four bytes.
     pub(crate) fn find<'a>(&self, values: &'a [u8], count: usize) -> Result<Vec<(usize, &'a str)>> {
         let needle = self.0.needle().len();
         let (mut found, mut steps) = (Vec::new(), Steps::default());
         let mut from = 0;
-        // The current value.
+        // The index and the range of the current value.
         let (mut place, mut start, mut end) = (0, 4, end_of(values, 0)?);
         while let Some(hit) = values.get(from..).and_then(|rest| find(&self.0, rest, &mut steps)) {
             let hit = from + hit;
@@ -55,17 +56,17 @@ impl TextSearch {
                 found.push((place, value));
                 from = end;
             } else {
-                // Part of it is a length, or of the next value.
+                // The hit includes part of a length, or of the next value.
                 from = hit + 1;
             }
         }
-        // An interrupted search has found too little.
+        // An interrupted search is incomplete.
         check_interrupt()?;
         Ok(found)
     }
 }
 
-/// End of the value whose length is at `at`.
+/// Returns the end of the value whose length is at offset `at`.
 fn end_of(values: &[u8], at: usize) -> Result<usize> {
     let Some(length) = values.get(at..).and_then(|rest| rest.first_chunk::<4>()) else {
         return if at == values.len() { Ok(at) } else { Err(broken()) };
@@ -112,10 +113,11 @@ mod tests {
 
     #[test]
     fn lengths_are_no_text() {
-        // The length of the last value would complete "ab" and a control character, and "\0\0\0ab".
+        // With the length that follows it, "ab" would become "ab" and a control character, or
+        // "\0\0\0ab".
         assert_eq!(found("%ab\u{2}%", &["xab", "cd", "ab\u{2}"]), [2]);
         assert_eq!(found("%\0\0\0ab%", &["ab", "ab\0\0\0ab", "\0\0\0\0ab"]), [1, 2]);
-        // A hit that is none hides the beginning of one that is.
+        // A hit across a length overlaps the beginning of a valid hit.
         assert_eq!(found("%\0\0\0%", &["\0\0\0", "", "\0\0"]), [0]);
     }
 

@@ -1,9 +1,9 @@
-//! Checks sizes in pages before the library allocates by them.
+//! Checks of the sizes claimed in pages, before the library allocates memory for them.
 //!
-//! Its decoders take counts from the page: the number of values in a dictionary, of lengths in a
-//! delta encoding. A page of some bytes can claim 2^60 of them, and a failed allocation would abort
-//! the process. Small pages can also expand to large values: a prefix that is shared again and
-//! again.
+//! The library's decoders trust counts in a page: the number of values in a dictionary, or of
+//! lengths in a delta encoding. A page of some bytes can claim 2^60 of them, and a failed
+//! allocation would abort the process. Small pages can also expand to large values, if values share
+//! long prefixes.
 
 use ::parquet::basic::{Encoding, Type};
 use ::parquet::errors::{ParquetError, Result};
@@ -12,15 +12,15 @@ use ::parquet::schema::types::ColumnDescriptor;
 use crate::limits::MAX_DICTIONARY_VALUES;
 use crate::parquet::meta::thrift::Compact;
 
-/// Maximum bytes of the values of a page in a delta encoding of strings.
+/// The maximum bytes of the values of a page in a delta encoding of strings.
 const MAX_EXPANDED_BYTES: u64 = 256 << 20;
 
 fn broken(what: &str) -> ParquetError {
     ParquetError::General(format!("a page {what}"))
 }
 
-/// Checks that a dictionary page has as many values as it claims. Returns the length of the
-/// longest.
+/// Checks that a dictionary page has as many values as it claims. Returns the length of the longest
+/// value.
 pub(crate) fn check_dictionary(column: &ColumnDescriptor, values: u32, page: &[u8]) -> Result<usize> {
     if values > MAX_DICTIONARY_VALUES {
         return Err(broken("claims more dictionary values than are read"));
@@ -50,7 +50,8 @@ pub(crate) fn check_dictionary(column: &ColumnDescriptor, values: u32, page: &[u
     if fits { Ok(longest) } else { Err(broken("claims more dictionary values than it has")) }
 }
 
-/// The next value of a plain page of strings: its length in four bytes, and the value.
+/// Reads the next value of a plain page of strings: its length in four bytes, followed by the
+/// value.
 pub(crate) fn split_value<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let (length, after) = rest.split_first_chunk::<4>()?;
     let (value, after) = after.split_at_checked(u32::from_le_bytes(*length) as usize)?;
@@ -58,8 +59,8 @@ pub(crate) fn split_value<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(value)
 }
 
-/// Checks the values of a data page, at most `values`, without levels. Returns the bytes they
-/// expand to if prefixes are shared, else 0.
+/// Checks the values of a data page without levels, which may be at most `values`. Returns the
+/// bytes to which they expand if they share prefixes, and otherwise 0.
 pub(crate) fn check_values(encoding: Encoding, values: u32, page: &[u8]) -> Result<usize> {
     let values = u64::from(values);
     match encoding {
@@ -109,19 +110,19 @@ fn length_of(number: i64) -> Result<u64> {
     u64::try_from(number as i32).map_err(|_| broken("has a value of less than no bytes"))
 }
 
-/// Integers packed as differences (DELTA_BINARY_PACKED of the Parquet specification, "Encodings"),
-/// here lengths.
+/// A decoder of integers packed as differences (DELTA_BINARY_PACKED in the Parquet specification,
+/// "Encodings"). Here the integers are lengths.
 struct Delta<'a> {
     rest: Compact<'a>,
     blocks: Blocks,
     left: u64,
-    /// The next number, and whether it is the first, which is in the header.
+    /// The next number, and whether it is the first one, which is stored in the header.
     last: i64,
     is_first: bool,
-    /// Of the block: the least difference, and the widths of the remaining miniblocks.
+    /// Of the current block: the minimum difference, and the widths of the remaining miniblocks.
     least: i64,
     widths: &'a [u8],
-    /// Of the miniblock: its bits, and the number of values taken from it.
+    /// Of the current miniblock: its bits, their width, and the number of values already decoded.
     miniblock: &'a [u8],
     width: u8,
     taken: usize,
@@ -130,7 +131,7 @@ struct Delta<'a> {
 #[derive(Clone, Copy)]
 struct Blocks {
     miniblocks: usize,
-    /// Number of values in each.
+    /// The number of values in each miniblock.
     numbers: usize,
 }
 
@@ -144,7 +145,7 @@ impl<'a> Delta<'a> {
         if !regular || block > u64::from(u32::MAX) {
             return Err(broken("has blocks of an odd size"));
         }
-        // NULLs have no value, so there may be fewer.
+        // NULLs have no value, so there may be fewer values than rows.
         if left > most {
             return Err(broken("claims more values than its header"));
         }
@@ -196,13 +197,13 @@ impl<'a> Delta<'a> {
         Some(self.least.wrapping_add(packed))
     }
 
-    /// The bytes after the last block.
+    /// Returns the bytes after the last block.
     fn rest(&self) -> &'a [u8] {
         self.rest.0
     }
 }
 
-/// A number of `width` bits from bit `at` on, least significant first.
+/// Returns the number in the `width` bits from bit `at` on, least significant bit first.
 fn bits(bytes: &[u8], at: usize, width: u8) -> Option<i64> {
     let (first, shift) = (at / 8, at % 8);
     let end = (at + usize::from(width)).div_ceil(8);
@@ -228,7 +229,7 @@ mod tests {
 
     #[test]
     fn counts_are_not_believed() {
-        // Blocks of 128 in 4 miniblocks, 2^60 values, the first 0.
+        // Blocks of 128 values in 4 miniblocks, 2^60 values in total, the first of them 0.
         let header = [0x80, 0x01, 0x04, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x10, 0x00];
         for encoding in [Encoding::DELTA_BINARY_PACKED, Encoding::DELTA_LENGTH_BYTE_ARRAY, Encoding::DELTA_BYTE_ARRAY] {
             assert!(check_values(encoding, u32::MAX, &header).is_err());

@@ -1,6 +1,6 @@
-//! A cache of Parquet footers by address and version: most queries of a table need the footers of
-//! the query before, and every split of an object needs the whole footer. Page indexes are cached
-//! with another copy of the footer, since many queries need none.
+//! A cache of Parquet footers by address and version. Most queries of a table need the same footers
+//! as the query before, and every split of an object needs the whole footer. A footer with its page
+//! index is a separate entry, since many queries do not need the page index.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,25 +14,25 @@ use crate::io::reader::ObjectReader;
 use crate::parquet::meta::footer::{first_byte, parquet_metadata_within};
 use crate::runtime::memory::MemoryBudget;
 
-/// Average bytes of a footer, by which the cache sizes its table.
+/// The average bytes of a footer, from which the number of cache entries is estimated.
 const USUAL_BYTES: usize = 32 * 1024;
 
-/// Footers of many objects. Rarely used ones are evicted first.
+/// A cache of the footers of many objects. Rarely used footers are evicted first.
 pub struct Footers(Cache<Key, Arc<ParquetMetaData>, Bytes>);
 
-/// Address, version, and what is read beside the footer.
+/// The address, the version, and the parts of the page index.
 type Key = (String, String, Index);
 
-/// A row group in a footer.
+/// The position of a row group, from a cached footer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct RowGroupPlace {
-    /// Offset in the file.
+    /// The offset of the row group in the file.
     pub first_byte: u64,
-    /// Number of rows.
+    /// The number of rows.
     pub rows: u64,
 }
 
-/// Parts of the page index.
+/// The parts of the page index that are read.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum Index {
     Nothing,
@@ -52,17 +52,17 @@ impl Weighter<Key, Arc<ParquetMetaData>> for Bytes {
 }
 
 impl Footers {
-    /// Returns a cache of footers that take up to this many bytes of memory.
+    /// Creates a cache for footers that take up to `most_bytes` of memory.
     pub fn new(most_bytes: usize) -> Arc<Self> {
         Arc::new(Self(Cache::with_weighter(most_bytes / USUAL_BYTES, most_bytes as u64, Bytes)))
     }
 
-    /// Returns the footer handle of an object with this address and version, such as an ETag.
+    /// Returns a handle of the footer of an object with this `version`, such as an ETag.
     pub fn of(self: &Arc<Self>, version: impl Into<String>) -> KnownFooter {
         KnownFooter { footers: Arc::clone(self), version: version.into() }
     }
 
-    /// Memory of the cached footers, in bytes.
+    /// Returns the memory of the cached footers, in bytes.
     pub fn size_bytes(&self) -> usize {
         self.0.weight() as usize
     }
@@ -74,7 +74,7 @@ impl fmt::Debug for Footers {
     }
 }
 
-/// The footer of one version of an object, cached or not.
+/// The footer of one version of an object, whether or not it is cached.
 #[derive(Clone, Debug)]
 pub struct KnownFooter {
     footers: Arc<Footers>,
@@ -82,8 +82,8 @@ pub struct KnownFooter {
 }
 
 impl KnownFooter {
-    /// Returns the footer, read if it is not cached and has at most `most` bytes; concurrent calls
-    /// read it once. Its memory is reserved in `memory`.
+    /// Returns the footer. If it is not cached it is read, unless it has more than `footer_bytes`
+    /// bytes; concurrent calls read it once. Its memory is reserved in `memory`.
     pub async fn read(
         &self,
         reader: &dyn ObjectReader,
@@ -94,7 +94,8 @@ impl KnownFooter {
         self.footers.0.get_or_insert_async(&self.key(reader, Index::Nothing), read).await
     }
 
-    /// Row groups of the object at this address, if its footer is cached and locates a page index.
+    /// Returns the row groups of the object at this address. Returns `None` unless its footer is
+    /// cached and the file has a page index.
     pub fn row_groups(&self, address: &str) -> Option<Vec<RowGroupPlace>> {
         let footer = self.footers.0.get(&(address.to_owned(), self.version.clone(), Index::Nothing))?;
         let mut chunks = footer.row_groups().iter().flat_map(RowGroupMetaData::columns);
@@ -107,14 +108,14 @@ impl KnownFooter {
         footer.row_groups().iter().map(place).collect()
     }
 
-    /// The stored bytes of the largest row group of the object at this address, if its footer is
-    /// cached.
+    /// Returns the stored bytes of the largest row group of the object at this address; `None` if
+    /// its footer is not cached.
     pub fn largest_row_group(&self, address: &str) -> Option<u64> {
         let footer = self.footers.0.get(&(address.to_owned(), self.version.clone(), Index::Nothing))?;
         footer.row_groups().iter().filter_map(|group| u64::try_from(group.compressed_size()).ok()).max()
     }
 
-    /// Returns the footer with its page index, by `read` if it is not cached.
+    /// Returns the footer with its page index, which is read by `read` if it is not cached.
     pub(crate) async fn indexed<E>(
         &self,
         reader: &dyn ObjectReader,

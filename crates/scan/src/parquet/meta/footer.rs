@@ -1,9 +1,9 @@
-//! Reading the footer of a Parquet file, with its claims checked first.
+//! Reading the footer of a Parquet file, after checking its claims.
 //!
-//! The library builds its schema by recursion and allocates as many columns and row groups as are
-//! claimed. A footer of some megabytes can claim millions of levels, one of some bytes billions of
-//! row groups; a stack overflow or a failed allocation would abort the process. Both are therefore
-//! counted first, without recursion and without allocating.
+//! The library builds the schema by recursion, and allocates memory for as many columns and row
+//! groups as are claimed. A footer of some megabytes can claim millions of nested levels, and one
+//! of some bytes billions of row groups; the stack overflow or failed allocation would abort the
+//! process. Both are therefore counted first, without recursion or allocation.
 
 use ::parquet::errors::ParquetError;
 use ::parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
@@ -14,28 +14,30 @@ use crate::io::reader::ObjectReader;
 use crate::parquet::meta::thrift::{Compact, I16, I64, LIST, STRUCT};
 use crate::runtime::memory::MemoryBudget;
 
-/// Maximum nesting. Lists take three levels, maps four.
+/// The maximum nesting of groups in the schema of a file, including the root. A list takes two
+/// levels.
 const MAX_LEVELS: usize = 200;
 
-/// Maximum number of columns, row groups, and column chunks: the library keeps some hundred bytes
-/// for each.
+/// The maximum number of columns, of row groups, and of column chunks. The library allocates some
+/// hundred bytes for each of them.
 const MAX_ELEMENTS: u64 = 1 << 20;
 
-/// Bytes read at once from the end: the footers of most files fit.
+/// The number of bytes at the end of a file that are read first. Most footers fit into them.
 const TAIL_BYTES: u64 = 64 * 1024;
 
-/// Name of the footer in errors of memory.
+/// The name of the footer in errors about memory.
 pub(crate) const WHAT: &str = "the footer of a Parquet object";
 
-/// Bytes in memory per byte of a footer: numbers take one or two bytes there and eight here.
+/// The bytes in memory per byte of a footer. A number has one or two bytes in the file, and eight
+/// in memory.
 const EXPANSION: usize = 8;
 
-/// Reads the footer of a Parquet object, of at most `most` bytes.
+/// Reads the footer of a Parquet object. Returns an error if it has more than `footer_bytes` bytes.
 pub async fn parquet_metadata(reader: &dyn ObjectReader, footer_bytes: u64) -> Result<ParquetMetaData> {
     parquet_metadata_within(reader, footer_bytes, &MemoryBudget::unbounded()).await
 }
 
-/// Like [`parquet_metadata`], reserving its memory in `memory`.
+/// Like [`parquet_metadata`], and reserves the footer's memory in `memory` while it is read.
 pub(crate) async fn parquet_metadata_within(
     reader: &dyn ObjectReader,
     footer_bytes: u64,
@@ -82,7 +84,8 @@ pub(crate) async fn parquet_metadata_within(
     }
 }
 
-/// The footer of the file that ends in `tail`, if it is complete there.
+/// Returns the footer of the file that ends with `tail`; `None` if `tail` does not include all of
+/// it.
 fn footer(tail: &[u8]) -> Option<&[u8]> {
     let rest = tail.strip_suffix(b"PAR1")?;
     let (rest, length) = rest.split_last_chunk::<4>()?;
@@ -92,16 +95,16 @@ fn footer(tail: &[u8]) -> Option<&[u8]> {
 
 #[derive(Debug, PartialEq)]
 struct Claims {
-    /// Nesting of the deepest column.
+    /// The nesting of the deepest column.
     depth: usize,
-    /// True if there are enough bytes for the claimed columns and row groups, each of which takes
-    /// at least one, and no more of them than [`MAX_ELEMENTS`].
+    /// False if the claimed columns and row groups cannot exist: each takes at least one byte, and
+    /// there may be at most [`MAX_ELEMENTS`].
     possible: bool,
 }
 
 impl Compact<'_> {
-    /// Reads the claims of a FileMetaData, whose second field is the list of columns and whose
-    /// fourth that of row groups.
+    /// Reads the claims of a FileMetaData message. Its second field is the list of columns, and its
+    /// fourth the list of row groups.
     fn claims(&mut self) -> Option<Claims> {
         let mut claims = Claims { depth: 0, possible: true };
         let mut id = 0;
@@ -119,8 +122,8 @@ impl Compact<'_> {
         }
     }
 
-    /// Skips a list of RowGroup, whose first field is the list of their column chunks. Returns
-    /// whether it is possible.
+    /// Skips a list of RowGroup messages, whose first field is the list of their column chunks.
+    /// Returns whether the lists can be as long as they claim.
     fn row_groups(&mut self) -> Option<bool> {
         let (groups, STRUCT) = self.list()? else { return None };
         if !self.can_hold(groups) {
@@ -151,11 +154,12 @@ impl Compact<'_> {
         elements <= MAX_ELEMENTS.min(self.0.len() as u64)
     }
 
-    /// Reads the claims of a list of columns: each says how many of the next ones are inside it.
+    /// Reads the claims of a list of columns. Each column states how many of the following ones are
+    /// nested in it.
     fn columns(&mut self) -> Option<Claims> {
         let (count, STRUCT) = self.list()? else { return None };
         let mut claims = Claims { depth: 0, possible: self.can_hold(count) };
-        // Number of columns still to come inside each open one.
+        // For each open column, the number of nested columns that are still to come.
         let mut open: Vec<u64> = Vec::new();
         for column in 0..if claims.possible { count } else { 0 } {
             let children = self.children()?;
@@ -177,7 +181,7 @@ impl Compact<'_> {
         Some(claims)
     }
 
-    /// The fifth field of a SchemaElement: the number of columns inside it.
+    /// Returns the fifth field of a SchemaElement message: the number of columns nested in it.
     fn children(&mut self) -> Option<u64> {
         let (mut id, mut children) = (0, 0);
         loop {
@@ -190,7 +194,7 @@ impl Compact<'_> {
     }
 }
 
-/// Offset of a row group in the file: the first byte of its first column chunk.
+/// Returns the offset of a row group in the file: the first byte of its first column chunk.
 pub(crate) fn first_byte(group: &RowGroupMetaData) -> Option<u64> {
     let column = group.columns().first()?;
     let first = column.dictionary_page_offset().filter(|at| *at > 0).unwrap_or_else(|| column.data_page_offset());
@@ -208,7 +212,7 @@ mod tests {
 
     use super::*;
 
-    /// A footer with one column inside the other, `levels` deep.
+    /// Returns a footer in which each column contains the next one, `levels` deep.
     fn chain(levels: usize) -> Vec<u8> {
         let mut footer = vec![0x15, 0x02, 0x19, 0xfc];
         let mut count = levels + 1;
@@ -218,7 +222,7 @@ mod tests {
         }
         footer.push(count as u8);
         for _ in 0..levels {
-            // Name "a", one child.
+            // The name "a", one child.
             footer.extend([0x48, 0x01, b'a', 0x15, 0x02, 0x00]);
         }
         footer.extend([0x15, 0x02, 0x38, 0x01, b'b', 0x00, 0x00]);
@@ -242,7 +246,7 @@ mod tests {
         // 2^31 - 1 row groups in a few bytes.
         let groups = ended(&[0x49, 0xfc, 0xff, 0xff, 0xff, 0xff, 0x07, 0x00, 0x00]);
         assert_eq!(claims(&groups), Some(Claims { depth: 0, possible: false }));
-        // One column that says it holds 2^30.
+        // One column that claims to contain 2^30 others.
         let columns = ended(&[0x29, 0x1c, 0x48, 0x01, b'a', 0x15, 0x80, 0x80, 0x80, 0x80, 0x08, 0x00, 0x00]);
         assert_eq!(claims(&columns), Some(Claims { depth: 1, possible: false }));
     }
@@ -254,7 +258,7 @@ mod tests {
         assert!(too_deep(&chain(1_000_000)));
         assert!(!too_deep(b"PAR1"));
         assert!(!too_deep(&[0xff; 64]));
-        // A map of 2^63 pairs of truth values, in no bytes.
+        // A map of 2^63 pairs of truth values, which take no bytes.
         let map = [0x1b, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 0x11];
         assert!(!too_deep(&[map.as_slice(), &11u32.to_le_bytes(), b"PAR1"].concat()));
     }
@@ -272,7 +276,7 @@ mod tests {
         let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), None).unwrap();
         writer.write(&batch).unwrap();
         let file = writer.into_inner().unwrap();
-        // The root, and two levels for each list.
+        // The root has one level, and each list has two.
         assert_eq!(claims(&file), Some(Claims { depth: 11, possible: true }));
     }
 }

@@ -1,4 +1,5 @@
-//! Metadata of a Parquet object: footer, its cache, schema, and checks of what it claims.
+//! Metadata of a Parquet object: its footer, a cache of footers, its schema, and checks of its
+//! claims.
 
 pub(crate) mod bounds_check;
 pub(crate) mod cache;

@@ -1,8 +1,8 @@
 //! Nested columns: the member of a struct, the element of a list, the value of a map.
 //!
-//! A field of the declared schema with a `path` in its metadata, such as `"a"."b"[0]`, is the value
-//! at that path; the first name is a column of the file. It is NULL if it does not exist, because
-//! the list of a row is shorter or its struct is NULL. Values keep their types.
+//! A declared field with a `path` in its metadata, such as `"a"."b"[0]`, is the value at that path.
+//! The first name is a column of the file. The value is NULL if it does not exist, because the list
+//! of a row is too short or a struct is NULL. Values keep their types.
 
 use arrow::array::{Array, ArrayRef, AsArray, OffsetSizeTrait, UInt32Array, make_array};
 use arrow::buffer::NullBuffer;
@@ -13,10 +13,10 @@ use pushdowndb_contract::{Error, Result};
 use crate::error::from_arrow;
 use crate::values::json::{Key, Step, parse_path};
 
-/// Key of the field metadata that holds the path.
+/// The key of the field metadata that contains the path.
 const PATH: &str = "path";
 
-/// Where a declared field is in the file.
+/// The place of a declared field in the file.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     /// The column of the file.
@@ -37,12 +37,12 @@ impl Place {
         }
     }
 
-    /// True if the field is a column of the file itself.
+    /// Returns whether the field is a top-level column of the file.
     pub(crate) fn is_root(field: &Field) -> bool {
         !field.metadata().contains_key(PATH)
     }
 
-    /// The values at the path, of the column `root`.
+    /// Returns the values at the path inside the column `root`.
     pub(crate) fn find(&self, root: &ArrayRef) -> Result<ArrayRef> {
         self.steps.iter().try_fold(root.clone(), |array, step| match step {
             Step::Key(key) => member(&array, key),
@@ -57,7 +57,7 @@ fn member(array: &ArrayRef, key: &Key) -> Result<ArrayRef> {
         let keys = keys.as_string::<i32>();
         let rows = map.offsets().windows(2).enumerate().map(|(row, bounds)| match bounds {
             &[start, end] if map.is_valid(row) => {
-                // The last of two equal keys counts.
+                // If two keys are equal, the last one counts.
                 let mut entries = (start as usize..end as usize).rev();
                 entries
                     .find(|at| keys.is_valid(*at) && key.means(keys.value(*at)))

@@ -12,13 +12,16 @@ use pushdowndb_contract::Result;
 
 use crate::parquet::errors::{contradiction, explain};
 
-/// Returns the columns of the Parquet object called `location` with this footer as Arrow types:
-/// those of an embedded Arrow schema if there is one, with dictionaries as their values, since a
-/// dictionary is an encoding that queries do not see, and days as DATE.
+/// Returns the columns of a Parquet object as Arrow types, from its `footer`.
+///
+/// If the file has an embedded Arrow schema, it is used. Dictionaries are replaced by their values,
+/// since they are an encoding that is invisible to queries, and days become DATE. Errors refer to
+/// the object as `location`.
 ///
 /// # Errors
 ///
-/// The columns contradict each other, or the embedded schema, on some of which the library panics.
+/// Returns an error if the columns contradict each other or the embedded schema. The library panics
+/// on some of these contradictions; such a panic is caught.
 #[expect(clippy::disallowed_methods, reason = "here is where its panics are caught")]
 pub fn parquet_schema(location: &str, footer: &ParquetMetaData) -> Result<Schema> {
     let file = footer.file_metadata();
@@ -27,8 +30,8 @@ pub fn parquet_schema(location: &str, footer: &ParquetMetaData) -> Result<Schema
     Ok(Schema::new_with_metadata(schema.fields.iter().map(of_values).collect::<Fields>(), schema.metadata))
 }
 
-/// Returns `schema` with the columns that hold UUIDs, by the schema `stored` in the file, as text:
-/// that is how they are compared and shown.
+/// Returns `schema` with UUID columns as text, the form in which they are compared and shown. Which
+/// columns are UUIDs is taken from `stored`, the schema in the file.
 pub fn with_uuids_as_text(schema: &Schema, stored: &SchemaDescriptor) -> Schema {
     let is_uuid = |index: usize| {
         let column = stored.root_schema().get_fields().get(index);
@@ -44,12 +47,12 @@ pub fn with_uuids_as_text(schema: &Schema, stored: &SchemaDescriptor) -> Schema 
     )
 }
 
-/// The field without dictionaries, at any depth.
+/// Returns the field with dictionaries replaced by their values, at any depth.
 fn of_values(field: &FieldRef) -> FieldRef {
     let with = |data_type: DataType| -> FieldRef { Arc::new(Field::clone(field).with_data_type(data_type)) };
     match field.data_type() {
         DataType::Dictionary(_, values) => of_values(&with(values.as_ref().clone())),
-        // Stored as days, too.
+        // Date64 is stored as days, too.
         DataType::Date64 => with(DataType::Date32),
         DataType::List(item) => with(DataType::List(of_values(item))),
         DataType::LargeList(item) => with(DataType::LargeList(of_values(item))),

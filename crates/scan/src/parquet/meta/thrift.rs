@@ -1,11 +1,11 @@
-//! A reader of Thrift's compact protocol, in which Parquet metadata is encoded: enough to check
-//! claims before the library reads them, without recursion by the file's depth and without
-//! allocating.
+//! A reader of Thrift's compact protocol, in which Parquet metadata is encoded. It has what is
+//! needed to check claims before the library reads the metadata. It allocates nothing, and its
+//! recursion is bounded.
 
-/// The rest of a message. Methods return `None` if the bytes end early.
+/// The rest of a message. Methods return `None` if the bytes end too early.
 pub(crate) struct Compact<'a>(pub(crate) &'a [u8]);
 
-/// Wire types. The type of a Boolean field is its value.
+/// The wire types. A Boolean field has no bytes: its type is its value.
 pub(crate) const TRUE: u8 = 1;
 pub(crate) const FALSE: u8 = 2;
 const BYTE: u8 = 3;
@@ -18,7 +18,7 @@ const SET: u8 = 10;
 const MAP: u8 = 11;
 pub(crate) const STRUCT: u8 = 12;
 
-/// Maximum nesting of skipped structs, as in the library.
+/// The maximum nesting of skipped structs, as in the library.
 const MAX_SKIPPED_LEVELS: usize = 64;
 
 impl Compact<'_> {
@@ -40,13 +40,14 @@ impl Compact<'_> {
         None
     }
 
-    /// A signed number.
+    /// Reads a signed number.
     pub(crate) fn zigzag(&mut self) -> Option<i64> {
         let zigzag = self.varint()?;
         Some(((zigzag >> 1) as i64) ^ -((zigzag & 1) as i64))
     }
 
-    /// The type of the next field, 0 at the end of the struct; its number is stored in `id`.
+    /// Reads the header of the next field. Returns its type, 0 at the end of the struct, and stores
+    /// its number in `id`.
     pub(crate) fn field(&mut self, id: &mut i64) -> Option<u8> {
         let header = self.byte()?;
         if header == 0 {
@@ -59,7 +60,7 @@ impl Compact<'_> {
         Some(header & 0xf)
     }
 
-    /// The length and the element type of a list.
+    /// Reads the header of a list. Returns its length and the type of its elements.
     pub(crate) fn list(&mut self) -> Option<(u64, u8)> {
         let header = self.byte()?;
         let count = if header >> 4 == 15 { self.varint()? } else { u64::from(header >> 4) };
@@ -110,10 +111,11 @@ impl Compact<'_> {
         Some(())
     }
 
-    /// Every element takes at least one byte, so that a made-up length ends with the bytes.
+    /// Skips one element of a list or map. Every element takes at least one byte, so that a false
+    /// length ends with the bytes.
     fn skip_element(&mut self, kind: u8, levels: usize) -> Option<()> {
         match kind {
-            // The type of a field is its truth value; that of a list or map is not.
+            // A Boolean field has its value in its type, but a Boolean element takes one byte.
             TRUE | FALSE => self.byte().map(drop),
             kind => self.skip_within(kind, levels),
         }

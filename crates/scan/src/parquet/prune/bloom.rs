@@ -1,7 +1,8 @@
-//! Pruning row groups by the Bloom filters of column chunks.
+//! Pruning of row groups by the Bloom filters of column chunks.
 //!
-//! They decide equality: `c = value` and `c IN (values)` as parts of a conjunction. A filter is
-//! probed with the value as stored; types whose stored form may differ are not used.
+//! Bloom filters decide equality: `c = value` and `c IN (values)` as parts of a conjunction. A
+//! filter is probed with the value as it is stored. Types whose stored form may differ are not
+//! used.
 
 use std::ops::Range;
 
@@ -17,20 +18,20 @@ use crate::parquet::meta::nested::Place;
 use crate::parquet::prune::row_groups::same_order;
 use crate::parquet::read::chunks::Chunks;
 
-/// Maximum bytes of a filter that is read.
+/// The maximum size of a filter that is read, in bytes.
 const MAX_FILTER_BYTES: u64 = 4 << 20;
 
-/// Maximum number of values to probe.
+/// The maximum number of values that are probed.
 const MAX_VALUES: usize = 1000;
 
-/// A column and the values one of which a row must have, as arrays of one value in the type of the
-/// file.
+/// A column, and values of which each matching row has one. Each value is an array with one value
+/// in the type of the file.
 struct OneOf {
     leaf: usize,
     values: Vec<ArrayRef>,
 }
 
-/// Returns those of `groups` that may hold rows that match the predicate over `schema`.
+/// Returns those of `groups` that may contain rows that match the predicate over `schema`.
 pub(crate) async fn may_hold(
     predicate: &Expr,
     schema: &Schema,
@@ -49,7 +50,7 @@ pub(crate) async fn may_hold(
         }
     }
     let mut without = Vec::new();
-    // As many at a time as are short together.
+    // Filters are read together up to a total size.
     let mut rest = asked.as_slice();
     while !rest.is_empty() {
         let mut bytes = 0;
@@ -61,7 +62,7 @@ pub(crate) async fn may_hold(
         rest = later;
         let ranges: Vec<Range<u64>> = now.iter().map(|(_, _, range)| range.clone()).collect();
         for ((group, one_of, _), bytes) in now.iter().zip(chunks.read(&ranges).await?) {
-            // A filter that cannot be read rules nothing out.
+            // A filter that cannot be read excludes nothing.
             let filter = Sbbf::from_bytes(&bytes);
             if filter.is_ok_and(|filter| filter.num_blocks() > 0 && !one_of.may_be_in(chunks, &filter)) {
                 without.push(*group);
@@ -71,7 +72,7 @@ pub(crate) async fn may_hold(
     Ok(groups.into_iter().filter(|group| !without.contains(group)).collect())
 }
 
-/// Range of the filter of a column chunk, if it has one with a known length.
+/// Returns the range of the filter of a column chunk; `None` if it has none of known length.
 fn filter_range(chunks: &Chunks, group: usize, leaf: usize) -> Option<Range<u64>> {
     let chunk = chunks.chunk(group, leaf).ok()?;
     let start = u64::try_from(chunk.bloom_filter_offset()?).ok()?;
@@ -80,7 +81,8 @@ fn filter_range(chunks: &Chunks, group: usize, leaf: usize) -> Option<Range<u64>
     Some(start..end)
 }
 
-/// The values that the condition requires of a column of the file.
+/// Returns the values that the condition requires a column of the file to have; `None` if it
+/// requires none.
 fn one_of(condition: &Expr, schema: &Schema, file: &Schema, chunks: &Chunks) -> Option<OneOf> {
     let (column, values): (usize, Vec<&Expr>) = match condition {
         Expr::Compare(CompareOp::Eq, a, b) => match (&**a, &**b) {
@@ -112,7 +114,7 @@ fn one_of(condition: &Expr, schema: &Schema, file: &Schema, chunks: &Chunks) -> 
     Some(OneOf { leaf, values: values.into_iter().map(value).collect::<Option<_>>()? })
 }
 
-/// The value in the type of the file; `None` if it differs there.
+/// Converts a value to the type in the file. Returns `None` if that changes the value.
 fn as_stored(value: &ArrayRef, stored: &DataType) -> Option<ArrayRef> {
     let options = CastOptions { safe: false, ..Default::default() };
     let there = cast_with_options(value, stored, &options).ok()?;
@@ -127,7 +129,7 @@ impl OneOf {
     }
 }
 
-/// True if the filter may hold the value; `None` for types that are not used.
+/// Returns whether the filter may contain the value; `None` for types that are not used.
 fn check(filter: &Sbbf, value: &ArrayRef, physical: Type) -> Option<bool> {
     let number = match value.data_type() {
         DataType::Int32 => i128::from(value.as_primitive::<Int32Type>().value(0)),

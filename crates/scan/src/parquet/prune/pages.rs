@@ -1,7 +1,7 @@
-//! Pruning pages by the page index: the smallest and the largest value of each page.
+//! Pruning of pages by the page index, which has the smallest and the largest value of each page.
 //!
-//! Pages of different columns end at different rows, so each condition on one column is compared
-//! with the pages of that column; a row is read if no condition rules its page out.
+//! Pages of different columns end at different rows, so each condition on a single column is
+//! compared with the pages of that column. A row is read unless some condition excludes its page.
 
 use std::sync::Arc;
 
@@ -19,8 +19,8 @@ use crate::parquet::read::chunks::Chunks;
 use crate::parquet::read::selection::Rows;
 use crate::zones::bounds::Possible;
 
-/// The conditions of the predicate that read one column of the file and that bounds decide, over
-/// that column alone.
+/// Returns the conditions of the predicate that read a single column of the file and can be decided
+/// by its bounds. Each is rewritten to a schema with only that column.
 pub(crate) fn on_one_column(predicate: &Expr, schema: &Schema, file: &Schema) -> Vec<(Field, Possible)> {
     let conjuncts = predicate.conjuncts().into_iter();
     let own = conjuncts.filter_map(|conjunct| {
@@ -36,7 +36,7 @@ pub(crate) fn on_one_column(predicate: &Expr, schema: &Schema, file: &Schema) ->
     own.collect()
 }
 
-/// True if the file has a page index of one of these columns.
+/// Returns whether the file has a page index for one of these columns.
 pub(crate) fn is_there(conditions: &[(Field, Possible)], metadata: &ParquetMetaData) -> bool {
     let columns = metadata.row_groups().first().map(|group| group.columns()).unwrap_or_default();
     columns.iter().any(|chunk| {
@@ -46,7 +46,7 @@ pub(crate) fn is_there(conditions: &[(Field, Possible)], metadata: &ParquetMetaD
     })
 }
 
-/// The rows of a row group that may match all conditions.
+/// Returns the rows of a row group that may match all conditions.
 pub(crate) fn surviving(
     conditions: &[(Field, Possible)],
     file: &Schema,

@@ -1,10 +1,10 @@
-//! Pruning row groups by the statistics in the footer.
+//! Pruning of row groups by the statistics in the footer.
 //!
-//! A row group that holds a matching row is never dropped. The predicate is compared with the
-//! smallest and the largest value of each column ([`Possible`]); a missing bound rules nothing out.
-//! Floating-point columns are not used: their statistics leave out NaN, which is greater than all
-//! numbers. Nor are bounds of a column whose type in the file orders differently from its declared
-//! type, or was ordered differently by the writer.
+//! A row group with a matching row is never pruned. The predicate is compared with the smallest and
+//! the largest value of each column ([`Possible`]); a missing bound excludes nothing.
+//! Floating-point columns are not used, because their statistics ignore NaN, which is greater than
+//! all numbers. Bounds are also not used if the column's type in the file has another order than
+//! its declared type, or if the writer used another order.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::batch::record_batch;
 use crate::parquet::meta::nested::Place;
 use crate::zones::bounds::Possible;
 
-/// Returns for each of `groups` whether a row of it may match.
+/// Returns for each of `groups` whether one of its rows may match.
 pub(crate) fn may_match(
     predicate: &Expr,
     declared: &SchemaRef,
@@ -34,8 +34,10 @@ pub(crate) fn may_match(
 }
 
 /// Returns for each row of `bounds` whether a row within these bounds may match the predicate over
-/// `schema`. Column `2 * i` holds the smallest and `2 * i + 1` the largest value of column `i`;
-/// NULL if unknown.
+/// `schema`.
+///
+/// Column `2 * i` has the smallest and column `2 * i + 1` the largest value of column `i`; NULL if
+/// it is unknown.
 pub fn bounds_match(predicate: &Expr, schema: &Schema, bounds: &RecordBatch) -> Result<Vec<bool>> {
     match Possible::of(predicate, schema) {
         Some(possible) => within(&possible, bounds),
@@ -48,7 +50,8 @@ fn within(possible: &Possible, bounds: &RecordBatch) -> Result<Vec<bool>> {
     possible.holds(bounds.num_rows(), &|column| bound(2 * column).zip(bound(2 * column + 1)))
 }
 
-/// Column `2 * i` holds the smallest and `2 * i + 1` the largest value of column `i`.
+/// Returns the bounds of each row group: column `2 * i` has the smallest and column `2 * i + 1` the
+/// largest value of column `i`.
 fn bounds(
     declared: &SchemaRef,
     file: &Schema,
@@ -69,8 +72,8 @@ fn bounds(
     record_batch(&Arc::new(Schema::new(fields)), columns, groups.len())
 }
 
-/// The smallest and the largest value of the column in each of these row groups, if they are known
-/// and ordered like the declared type.
+/// Returns the smallest and the largest value of a column in each of these row groups. Returns
+/// `None` if they are unknown or not in the order of the declared type.
 pub(crate) fn column_bounds(
     field: &Field,
     file: &Schema,
@@ -97,8 +100,8 @@ pub(crate) fn column_bounds(
     (smallest.len() == groups.len() && largest.len() == groups.len()).then_some((smallest, largest))
 }
 
-/// True if the bounds are by writers that compared all bytes as signed ones, which does not matter
-/// for signed numbers (`min` and `max` of `Statistics` in parquet.thrift).
+/// Returns whether bounds may be in another order. Old writers compared all bytes as signed, which
+/// is right only for signed numbers (`min` and `max` of `Statistics` in parquet.thrift).
 fn is_ordered_otherwise(column: &ColumnChunkMetaData) -> bool {
     let is_old = column.statistics().is_some_and(|statistics| statistics.is_min_max_deprecated());
     let is_signed = matches!(column.column_type(), PhysicalType::INT32 | PhysicalType::INT64)
@@ -106,7 +109,8 @@ fn is_ordered_otherwise(column: &ColumnChunkMetaData) -> bool {
     is_old && !is_signed
 }
 
-/// True if values are ordered in the declared type as in the file's, and bounds can be trusted.
+/// Returns whether values have the same order in the declared type as in the file's type, so that
+/// bounds can be used.
 pub(crate) fn same_order(stored: &DataType, declared: &DataType) -> bool {
     let stored = match stored {
         DataType::Dictionary(_, values) => values,
@@ -119,7 +123,7 @@ pub(crate) fn same_order(stored: &DataType, declared: &DataType) -> bool {
     stored == declared
         || (stored.is_string() && declared.is_string())
         || (stored.is_integer() && (declared.is_integer() || matches!(declared, DataType::Decimal128(..))))
-        // A unit that is not as fine keeps the order, too, and bounds that do not fit are none.
+        // A coarser unit keeps the order, too. A bound that does not fit is treated as missing.
         || ((is_instant(stored) || *stored == DataType::Date32) && is_instant(declared))
         || matches!((stored, declared), (DataType::Decimal128(_, own), DataType::Decimal128(_, other)) if own <= other)
 }
@@ -133,8 +137,8 @@ mod tests {
 
     use super::*;
 
-    /// Whether bounds of a column of this type are trusted, as they were written first and as they
-    /// are now.
+    /// Returns whether bounds of a column of this type are used, if they are in the deprecated and
+    /// in the current fields.
     fn trusted(message: &str, statistics: impl Fn(bool) -> Statistics) -> [bool; 2] {
         let schema = parse_message_type(&format!("message m {{ required {message}; }}")).unwrap();
         let column = SchemaDescriptor::new(Arc::new(schema)).column(0);

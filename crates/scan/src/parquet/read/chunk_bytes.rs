@@ -1,8 +1,8 @@
-//! The stored bytes of a column chunk: fetched, or read page by page if they are cached.
+//! The stored bytes of a column chunk. They are fetched, or read page by page if they are cached.
 //!
-//! Cached bytes are copied when they are needed, one page at a time: a page fits into a
-//! second-level cache, a column chunk does not, and two threads with two row groups each would need
-//! megabytes of fresh memory.
+//! Cached bytes are copied one page at a time, when the page is needed. A page fits into a
+//! second-level cache, but a column chunk does not, and two threads with two row groups each would
+//! need megabytes of fresh memory.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,25 +18,27 @@ use crate::parquet::errors::external;
 use crate::parquet::read::header::PageHeader;
 use crate::parquet::read::page_memory::{PageMemory, broken, zeroed};
 
-/// Usual maximum bytes of a header. For a longer one, four times as many are read, and so on.
+/// The number of bytes that are read for a header at first. If it is longer, `GROWTH` times as many
+/// are read, and so on.
 const USUAL_HEADER_BYTES: usize = 256;
 const GROWTH: usize = 4;
 
-/// Maximum bytes of a header, as in Arrow's C++ library. Garbage looks like a truncated header.
+/// The maximum size of a header in bytes, as in Arrow's C++ library. Garbage looks like a truncated
+/// header.
 const MAX_HEADER_BYTES: usize = 16 * 1024 * 1024;
 
-/// Maximum number of cached headers: each is asked for two or three times.
+/// The maximum number of cached headers. Each header is needed two or three times.
 const MAX_CACHED_HEADERS: usize = 1024;
 
 /// The bytes of a column chunk. Clones share cached pages and headers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ChunkBytes {
-    /// Offsets of the pieces in the file, ascending.
+    /// The available pieces, with their offsets in the file, ascending.
     pieces: Vec<(u64, Stored)>,
     kept: Arc<Mutex<Kept>>,
 }
 
-/// Consecutive bytes of a file.
+/// Consecutive bytes of a file: fetched, or cached by the kernel and read when needed.
 #[derive(Clone)]
 pub(crate) enum Stored {
     Fetched(Bytes),
@@ -45,10 +47,10 @@ pub(crate) enum Stored {
 
 #[derive(Debug, Default)]
 struct Kept {
-    /// Pages that were decompressed for a condition, for the output, by the offset of their
-    /// compressed bytes.
+    /// Pages that were decompressed for a condition and are needed for the output, too, by the
+    /// offset of their compressed bytes.
     pages: HashMap<u64, Bytes>,
-    /// Bytes of pages that may still be cached.
+    /// The number of bytes of pages that may still be cached.
     left: usize,
     headers: HashMap<u64, PageHeader>,
 }
@@ -58,12 +60,12 @@ impl ChunkBytes {
         Self { pieces, kept: Arc::default() }
     }
 
-    /// True if the whole range is available.
+    /// Returns whether the whole range is available.
     pub(crate) fn holds(&self, range: &Range<u64>) -> bool {
         self.find(range.start).is_some_and(|(piece, skipped)| range.end - range.start <= piece.length() - skipped)
     }
 
-    /// Reads the header of the page at `at`, which ends before `end`.
+    /// Reads the header of the page at offset `at`. The header must end before `end`.
     pub(crate) fn header(&self, at: u64, end: u64) -> Result<PageHeader> {
         let (piece, skipped) = self.find(at).ok_or_else(|| broken("lies where nothing was fetched"))?;
         let most = end.saturating_sub(at).min(piece.length() - skipped).min(MAX_HEADER_BYTES as u64) as usize;
@@ -86,7 +88,7 @@ impl ChunkBytes {
         }
     }
 
-    /// Returns the bytes of a page; `None` if some are missing.
+    /// Returns the bytes of a page; `None` if some of them are not available.
     pub(crate) fn page(&self, range: Range<u64>, memory: &PageMemory) -> Result<Option<Bytes>> {
         let length = usize::try_from(range.end - range.start).map_err(external)?;
         Ok(match self.find(range.start) {
@@ -104,24 +106,24 @@ impl ChunkBytes {
         })
     }
 
-    /// The piece that `at` lies in, or at whose end, and the offset in it.
+    /// Returns the piece that contains offset `at` or ends there, and the offset in the piece.
     fn find(&self, at: u64) -> Option<(&Stored, u64)> {
         let place = self.pieces.partition_point(|(start, _)| *start <= at).checked_sub(1)?;
         let (start, piece) = self.pieces.get(place)?;
         Some((piece, at - start)).filter(|(piece, skipped)| *skipped <= piece.length())
     }
 
-    /// Caches pages that are decompressed from now on, up to this many bytes.
+    /// Caches pages that are decompressed from now on, up to `most` bytes.
     pub(crate) fn keep_pages(&self, most: usize) {
         self.kept().left = most;
     }
 
-    /// The cached page of the bytes at `at`.
+    /// Returns the cached page whose compressed bytes begin at `at`.
     pub(crate) fn kept_page(&self, at: u64) -> Option<Bytes> {
         self.kept().pages.get(&at).cloned()
     }
 
-    /// Caches a page, if there is room left.
+    /// Caches a page, if it fits.
     pub(crate) fn keep(&self, at: u64, page: &Bytes) {
         let mut kept = self.kept();
         if let Some(left) = kept.left.checked_sub(page.len()) {
@@ -151,7 +153,7 @@ impl fmt::Debug for Stored {
     }
 }
 
-/// Reads the header at `at`, of at most `most` bytes.
+/// Reads the header at offset `at`, which may have at most `most` bytes.
 fn header_at_hand(read: &ReadAtHand, at: u64, most: usize) -> Result<PageHeader> {
     let mut usual = [0; USUAL_HEADER_BYTES];
     let (first, _) = usual.split_at_mut(most.min(USUAL_HEADER_BYTES));

@@ -1,4 +1,4 @@
-//! Fetching column chunks, or only the wanted pages of them, in few reads.
+//! Fetching column chunks, or only their needed pages, in few reads.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,13 +21,13 @@ use crate::parquet::read::page_place::{PagePlace, chunk_range};
 use crate::parquet::read::pages::Pages;
 use crate::parquet::read::selection::Rows;
 
-/// Ranges with a gap of at most this are read as one.
+/// The maximum gap between ranges that are read as one, in bytes.
 const MAX_GAP_BYTES: u64 = 64 * 1024;
 
-/// Bytes in memory per byte of a page index while it is parsed.
+/// The bytes in memory per byte of a page index while it is parsed.
 const INDEX_EXPANSION: usize = 6;
 
-/// Stored columns of a row group.
+/// The fetched columns of a row group.
 #[derive(Debug)]
 pub(crate) struct Fetched {
     group: usize,
@@ -35,42 +35,43 @@ pub(crate) struct Fetched {
 }
 
 impl Fetched {
-    /// Caches pages of this column that are decompressed from now on, up to this many bytes.
+    /// Caches pages of this column that are decompressed from now on, up to `most` bytes.
     pub(crate) fn keep_pages(&self, leaf: usize, most: usize) {
         self.chunks.iter().filter(|(own, ..)| *own == leaf).for_each(|(_, bytes, _)| bytes.keep_pages(most));
     }
 
-    /// True if this column was fetched.
+    /// Returns whether this column was fetched.
     pub(crate) fn holds(&self, leaf: usize) -> bool {
         self.chunks.iter().any(|(own, ..)| *own == leaf)
     }
 
-    /// Takes over the columns of `other`.
+    /// Adds the columns of `other`.
     pub(crate) fn join(&mut self, other: Self) {
         self.chunks.extend(other.chunks);
     }
 }
 
-/// Cached ranges of at most this size are read at once, since each page would take one or two
-/// reads; but not of too many columns, nor of many pages apart.
+/// The maximum size and number of cached ranges that are copied at once, since to read them page by
+/// page would take one or two reads per page. For larger ranges, many columns, or many separate
+/// pages, that is not done.
 const MAX_SHORT_BYTES: usize = 256 * 1024;
 const MAX_SHORT_RANGES: usize = 16;
 
-/// Reads and counts the column chunks of a file.
+/// Reads the column chunks of a file, and counts the bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Chunks {
     pub(crate) reader: Arc<dyn ObjectReader>,
     pub(crate) metadata: Arc<ParquetMetaData>,
     pub(crate) counters: Arc<ScanCounters>,
     pub(crate) page_bytes: u64,
-    /// Memory that pages are read and decompressed into.
+    /// The memory into which pages are read and decompressed.
     pub(crate) memory: PageMemory,
     /// True if the last fetch had to wait.
     pub(crate) are_waited_for: Arc<AtomicBool>,
 }
 
 impl Chunks {
-    /// Returns the bytes of each range. Near ranges are read as one.
+    /// Returns the bytes of each range. Ranges that are close together are read as one.
     pub(crate) async fn read(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         let merged = self.merged(ranges)?;
         let pieces = match merged.is_empty() {
@@ -81,7 +82,8 @@ impl Chunks {
         ranges.iter().map(|range| within(range, &merged, &pieces)).collect()
     }
 
-    /// Like [`Self::read`], reserved as long as any of the bytes are held.
+    /// Like [`Self::read`], for merged ranges. Their memory is reserved as long as any of the bytes
+    /// are held.
     async fn read_merged(&self, merged: &[Range<u64>]) -> Result<Vec<Bytes>> {
         let length = |range: &Range<u64>| usize::try_from(range.end - range.start).map_err(external);
         let reserved = merged.iter().map(|range| self.memory.reserve(length(range)?)).collect::<Result<Vec<_>>>()?;
@@ -89,7 +91,8 @@ impl Chunks {
         Ok(pieces.into_iter().zip(reserved).map(|(bytes, reserved)| reserved.hold(bytes)).collect())
     }
 
-    /// The ranges in order, near ones merged. They lie within the file.
+    /// Returns the ranges in order, with close ones merged, or an error if one is not within the
+    /// file.
     fn merged(&self, ranges: &[Range<u64>]) -> Result<Vec<Range<u64>>> {
         let size = self.reader.size();
         match ranges.iter().find(|r| r.start > r.end || r.end > size) {
@@ -98,8 +101,8 @@ impl Chunks {
         }
     }
 
-    /// Returns the bytes of each range, or how to read them if they are cached; counts them either
-    /// way.
+    /// Returns the bytes of each range, or a function that reads them if they are cached. Counts
+    /// the bytes in either case.
     async fn stored(&self, ranges: &[Range<u64>], counters: &ScanCounters) -> Result<Vec<Stored>> {
         if ranges.is_empty() {
             return Ok(Vec::new());
@@ -126,8 +129,8 @@ impl Chunks {
         ranges.iter().map(stored).collect()
     }
 
-    /// Fetches these columns (leaves of the schema) of a row group: whole chunks, or the pages that
-    /// hold `rows`. Counts in `counters`.
+    /// Fetches these columns (leaves of the schema) of a row group: whole chunks, or only the pages
+    /// that contain `rows`. The bytes are counted in `counters`.
     pub(crate) async fn fetch(
         &self,
         group: usize,
@@ -158,8 +161,8 @@ impl Chunks {
         Pages::new(self.chunk(of.group, leaf)?, bytes.clone(), places.clone(), self.page_bytes, self.memory.clone())
     }
 
-    /// Reads the page locations of all column chunks, if the file has a page index, and the bounds
-    /// of their values if wanted; unless they are `known`.
+    /// Reads the page locations of all column chunks, and the bounds of their values if `bounds` is
+    /// true. Does nothing if the file has no page index. If `known` is given, its cache is used.
     pub(crate) async fn load_places(&mut self, bounds: bool, known: Option<&KnownFooter>) -> Result<()> {
         let index = if bounds { Index::Bounds } else { Index::Places };
         self.metadata = match known {
@@ -184,7 +187,7 @@ impl Chunks {
         chunk.ok_or_else(|| ParquetError::General("a row group without one of its columns".into()))
     }
 
-    /// Locations of the data pages of a column chunk, if they were read.
+    /// Returns the locations of the data pages of a column chunk; `None` if they were not read.
     pub(crate) fn places(&self, group: usize, leaf: usize) -> Result<Option<Vec<PagePlace>>> {
         let index = self.metadata.offset_index().and_then(|all| all.get(group)?.get(leaf));
         let rows = self.metadata.row_groups().get(group).map(|group| group.num_rows());
@@ -223,8 +226,8 @@ impl MetadataFetch for &Chunks {
     }
 }
 
-/// The ranges to read of a column chunk for these rows: all of it, or its dictionary and the pages
-/// that hold them.
+/// Returns the ranges of a column chunk to read for these rows: the whole chunk, or the dictionary
+/// and the pages that contain the rows.
 fn chunk_ranges(chunk: &ColumnChunkMetaData, places: Option<&[PagePlace]>, rows: &Rows) -> Result<Vec<Range<u64>>> {
     let whole = chunk_range(chunk)?;
     let Some(places) = places else { return Ok(vec![whole]) };
@@ -247,7 +250,7 @@ fn count(counters: &ScanCounters, merged: &[Range<u64>]) {
     counters.bytes_scanned.fetch_add(read, Ordering::Relaxed);
 }
 
-/// The bytes of a range out of the merged ranges.
+/// Returns the bytes of a range from the pieces that were read for the merged ranges.
 fn within(range: &Range<u64>, merged: &[Range<u64>], pieces: &[Bytes]) -> Result<Bytes> {
     let at = merged.partition_point(|m| m.end < range.end);
     let bytes = || -> Option<Bytes> {
@@ -259,7 +262,7 @@ fn within(range: &Range<u64>, merged: &[Range<u64>], pieces: &[Bytes]) -> Result
     bytes().ok_or_else(|| ParquetError::EOF("fewer bytes came than were asked for".into()))
 }
 
-/// The ranges in order, near ones merged.
+/// Returns the ranges in order, with close ones merged.
 fn merge(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut sorted = ranges.to_vec();
     sorted.sort_unstable_by_key(|r| (r.start, r.end));

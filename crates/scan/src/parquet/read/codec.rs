@@ -1,8 +1,8 @@
-//! Decompressing pages.
+//! Decompression of pages.
 //!
-//! A page claims its uncompressed size. The library allocates that without asking, and some of its
-//! codecs exceed it. Here the size is limited, a failed allocation is an error and does not abort
-//! the process, and output of another size is refused.
+//! A page claims its uncompressed size. The library allocates that size unchecked, and some of its
+//! codecs exceed it. Here the size is limited, a failed allocation is an error instead of aborting
+//! the process, and output of any other size is refused.
 
 use std::io::Read;
 
@@ -21,22 +21,23 @@ pub(crate) enum Codec {
     Brotli,
     /// Raw LZ4 blocks.
     Lz4,
-    /// LZ4 blocks framed as Hadoop does, or, by writers that misread that, in one of two other
-    /// ways.
+    /// LZ4 blocks in Hadoop's framing, or in one of two other forms that some writers use by
+    /// mistake.
     Lz4Hadoop,
     Zstd(zstd::bulk::Decompressor<'static>),
 }
 
-/// Streams are decompressed in pieces of this size, between which the scan can be interrupted.
+/// The number of bytes after which decompression of a stream can be interrupted.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Buffer size of the Brotli decoder.
+/// The buffer size of the Brotli decoder.
 const BROTLI_BYTES: usize = 4096;
 
-/// Maximum zstd window of a large page: 128 MiB, zstd's own limit.
+/// The maximum zstd window of a large page, as a power of two: 128 MiB, which is zstd's own limit.
 const LARGE_WINDOW_LOG: u32 = 27;
 
-/// Maximum expansion: Snappy copies at most 64 bytes per three, LZ4 at most 255 more per byte.
+/// The maximum ratio of output to input. Snappy copies at most 64 bytes per three bytes, LZ4 at
+/// most 255 more per byte.
 const MAX_SNAPPY_RATIO: usize = 32;
 const MAX_LZ4_RATIO: usize = 256;
 
@@ -58,8 +59,10 @@ impl Codec {
         matches!(self, Self::None)
     }
 
-    /// Decompresses a large page of `length` bytes after `first`. Memory grows with the output; if
-    /// the codec needs it at once, only if the input can expand to that size.
+    /// Decompresses a large page of `length` bytes, which starts with `first`.
+    ///
+    /// Memory grows with the output. If the codec needs all memory at once, it is allocated only if
+    /// the input can expand to that size.
     pub(crate) fn decompress_large(
         &mut self,
         first: &[u8],
@@ -73,7 +76,7 @@ impl Codec {
             Self::Zstd(_) => {
                 let mut decoder = zstd::Decoder::with_buffer(from)?;
                 decoder.window_log_max(LARGE_WINDOW_LOG)?;
-                // The window is at most as long as the page.
+                // The window is at most as large as the page.
                 let _window = memory.reserve(length.min(1 << LARGE_WINDOW_LOG))?;
                 return memory.read_all(first, decoder, length);
             }
@@ -91,10 +94,10 @@ impl Codec {
         Ok(reserved.hold(all))
     }
 
-    /// Fills `to` from `from`, which must decompress to exactly that size.
+    /// Decompresses `from` into `to`, which it must fill exactly.
     pub(crate) fn decompress(&mut self, from: &[u8], to: &mut [u8]) -> Result<()> {
         if to.is_empty() {
-            // A page of NULLs only: some writers store nothing, others an empty frame.
+            // A page with only NULLs: some writers store nothing, others an empty frame.
             return Ok(());
         }
         let filled = match self {
@@ -107,7 +110,7 @@ impl Codec {
             Self::Gzip => fill(flate2::read::MultiGzDecoder::new(from), to)?,
             Self::Brotli => fill(brotli::Decompressor::new(from, BROTLI_BYTES), to)?,
             Self::Zstd(decoder) => decoder.decompress_to_buffer(from, to)? == to.len(),
-            // The stream states its own size, which the decoder compares.
+            // The stream states its own size, which the decoder checks.
             Self::Snappy(decoder) => decoder.decompress(from, to).map_err(external)? == to.len(),
             Self::Lz4 => lz4_flex::block::decompress_into(from, to).map_err(external)? == to.len(),
             Self::Lz4Hadoop => {
@@ -127,7 +130,7 @@ fn external(error: impl std::error::Error + Send + Sync + 'static) -> ParquetErr
     ParquetError::General(error.to_string())
 }
 
-/// True if `from` yields exactly `to`.
+/// Reads exactly all of `to` from `from`. Returns false if `from` is shorter or longer.
 fn fill(mut from: impl Read, mut to: &mut [u8]) -> Result<bool> {
     while !to.is_empty() {
         check_interrupt()?;
@@ -140,8 +143,8 @@ fn fill(mut from: impl Read, mut to: &mut [u8]) -> Result<bool> {
     Ok(from.read(&mut [0])? == 0)
 }
 
-/// Frames of an uncompressed and a compressed size, both big-endian, and a block. `None` if it is
-/// something else.
+/// Decompresses frames, each of which has an uncompressed and a compressed size, both big-endian,
+/// and a block. Returns `None` if the bytes have another form.
 fn hadoop(mut from: &[u8], mut to: &mut [u8]) -> Option<usize> {
     let mut written = 0;
     while !from.is_empty() {

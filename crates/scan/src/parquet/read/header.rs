@@ -8,11 +8,11 @@ use crate::parquet::meta::thrift::{Compact, FALSE, I16, I64, STRUCT, TRUE};
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PageHeader {
     pub(crate) kind: PageKind,
-    /// Bytes of the header itself.
+    /// The length of the header itself, in bytes.
     pub(crate) bytes: usize,
-    /// Stored bytes of the page after the header.
+    /// The stored bytes of the page after the header.
     pub(crate) stored: usize,
-    /// Bytes of the decompressed page.
+    /// The bytes of the decompressed page.
     pub(crate) uncompressed: usize,
 }
 
@@ -24,15 +24,15 @@ pub(crate) enum PageKind {
         sorted: bool,
     },
     Data {
-        /// Values and NULLs.
+        /// The number of values, including NULLs.
         values: u32,
         encoding: Encoding,
         definition: Encoding,
         repetition: Encoding,
     },
-    /// Version 2: its levels come first and are not compressed.
+    /// A data page of version 2, whose levels come first and are not compressed.
     DataV2 {
-        /// Values and NULLs.
+        /// The number of values, including NULLs.
         values: u32,
         nulls: u32,
         rows: u32,
@@ -41,12 +41,12 @@ pub(crate) enum PageKind {
         repetition_bytes: u32,
         compressed: bool,
     },
-    /// A page that holds no values.
+    /// A page without values.
     Other,
 }
 
 impl PageHeader {
-    /// Reads the header at the start of `bytes`.
+    /// Parses the header at the start of `bytes`.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self> {
         Raw::read(bytes)
             .and_then(|raw| raw.header())
@@ -54,18 +54,18 @@ impl PageHeader {
     }
 }
 
-/// A PageHeader as written.
+/// A PageHeader message as it is stored.
 #[derive(Default)]
 struct Raw {
     bytes: usize,
     kind: Option<i64>,
     uncompressed: Option<i64>,
     stored: Option<i64>,
-    /// Numbers of the nested header, by field.
+    /// The numbers in the nested header, by field number.
     own: [Option<i64>; 9],
 }
 
-/// A page type, and the field of its nested header.
+/// For each page type, its code and the field number of its nested header.
 const DATA: (i64, i64) = (0, 5);
 const DICTIONARY: (i64, i64) = (2, 7);
 const DATA_V2: (i64, i64) = (3, 8);
@@ -128,7 +128,7 @@ impl Raw {
     }
 }
 
-/// Numbers and Booleans of a struct, by field.
+/// Reads the numbers and Booleans of a struct, by field number.
 fn numbers(message: &mut Compact<'_>) -> Option<[Option<i64>; 9]> {
     let mut all = [None; 9];
     let mut id = 0;

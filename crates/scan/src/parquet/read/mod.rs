@@ -1,4 +1,4 @@
-//! Column chunks and their pages as bytes.
+//! Reading the bytes of column chunks and their pages.
 
 pub(crate) mod chunk_bytes;
 pub(crate) mod chunks;

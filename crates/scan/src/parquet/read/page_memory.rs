@@ -1,8 +1,8 @@
-//! Memory of pages.
+//! The memory of pages.
 //!
-//! All of it is reserved in the budget of the scan. A claimed size is no reason to allocate: a page
-//! of usual size is decompressed into a pooled buffer, and a larger one grows as its bytes come out
-//! of the decompressor.
+//! All of it is reserved in the memory budget of the scan. Memory is not allocated because of a
+//! claimed size alone: a page of usual size is decompressed into a pooled buffer, and the buffer of
+//! a larger page grows as it is decompressed.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -16,15 +16,15 @@ use crate::io::buffer_pool::{BlockBuffers, BlockRoom};
 use crate::parquet::errors::external;
 use crate::runtime::memory::{MemoryBudget, Reservation, Shortage};
 
-/// Minimum growth of large pages.
+/// The minimum growth of the buffer of a large page, in bytes.
 const STEP_BYTES: usize = 1024 * 1024;
 
-/// The source of page memory. Clones are the same.
+/// Allocates the memory of pages. Clones share their state.
 #[derive(Clone, Debug)]
 pub(crate) struct PageMemory {
     buffers: Arc<BlockBuffers>,
     budget: MemoryBudget,
-    /// The last shortage: the library passes errors on as text.
+    /// The last shortage. It is stored here because the library passes errors on as text.
     refused: Arc<Mutex<Option<Shortage>>>,
 }
 
@@ -37,33 +37,33 @@ impl PageMemory {
         &self.budget
     }
 
-    /// Returns room for `length` bytes, aligned like offset `at` of a file.
+    /// Returns space for `length` bytes, aligned like the offset `at` of a file.
     pub(crate) fn room(&self, length: usize, at: u64) -> Result<BlockRoom> {
         self.buffers.reserved_room(length, at, &self.budget).map_err(|shortage| self.refuse(shortage))
     }
 
-    /// Returns `bytes` zeros, for as long as the reservation lives.
+    /// Reserves `bytes` of memory.
     pub(crate) fn reserve(&self, bytes: usize) -> Result<Reservation> {
         self.budget.try_reserve(bytes).map_err(|shortage| self.refuse(shortage))
     }
 
-    /// Returns the error of a page for which there is too little memory.
+    /// Returns the error for a page for which there is not enough memory, and stores the shortage.
     pub(crate) fn refuse(&self, shortage: Shortage) -> ParquetError {
         *self.refused.lock() = Some(shortage);
         too_large(shortage)
     }
 
-    /// Returns that error again, if there was one.
+    /// Returns the error of the last shortage again, if there was one.
     pub(crate) fn refusal(&self) -> Option<ParquetError> {
         self.refused.lock().map(too_large)
     }
 
-    /// Reads `length` bytes: `first`, then all of `from`.
+    /// Reads `length` bytes: `first`, followed by all of `from`.
     pub(crate) fn read_all(&self, first: &[u8], mut from: impl Read, length: usize) -> Result<Bytes> {
         let reserved = self.reserve(first.len())?;
         let mut all = first.to_vec();
         while all.len() < length {
-            // Doubles the size; both halves exist while the old one is copied.
+            // The size doubles. While the old bytes are copied, both buffers exist.
             let (filled, more) = (all.len(), all.len().max(STEP_BYTES).min(length - all.len()));
             reserved.grow(filled + more).map_err(|shortage| self.refuse(shortage))?;
             all.reserve_exact(more);
@@ -84,7 +84,7 @@ impl PageMemory {
     }
 }
 
-/// Returns the error for a page that is not as long as its header claims.
+/// Returns the error for a page whose size differs from that in its header.
 pub(crate) fn other_size(length: usize) -> ParquetError {
     ParquetError::General(format!("a page said to have {length} bytes has another size"))
 }
@@ -98,7 +98,7 @@ pub(crate) fn broken(what: &str) -> ParquetError {
     ParquetError::General(format!("a page {what}"))
 }
 
-/// Allocates a size claimed by a file: failure is an error.
+/// Allocates a size that a file claims. A failed allocation is an error.
 pub(crate) fn zeroed(bytes: usize) -> Result<Vec<u8>> {
     let mut room = Vec::new();
     room.try_reserve_exact(bytes).map_err(|error| ParquetError::General(error.to_string()))?;
@@ -106,7 +106,7 @@ pub(crate) fn zeroed(bytes: usize) -> Result<Vec<u8>> {
     Ok(room)
 }
 
-/// Bytes of a decoded dictionary: a copy of it, and a view of each value.
+/// Returns the bytes of a decoded dictionary: a copy of the page, and a view for each value.
 pub(crate) fn dictionary_bytes(dictionary: &Page) -> usize {
     const VIEW_BYTES: usize = 16;
     dictionary.buffer().len().saturating_add((dictionary.num_values() as usize).saturating_mul(VIEW_BYTES))

@@ -5,12 +5,12 @@ use std::ops::Range;
 use parquet::errors::{ParquetError, Result};
 use parquet::file::metadata::ColumnChunkMetaData;
 
-/// A data page in the page index.
+/// The location of a data page, from the page index.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PagePlace {
-    /// Its bytes, with its header.
+    /// The range of its bytes, including its header.
     pub(crate) bytes: Range<u64>,
-    /// Its rows, counted from the first of the row group.
+    /// The range of its rows, counted from the first row of the row group.
     pub(crate) rows: Range<usize>,
 }
 

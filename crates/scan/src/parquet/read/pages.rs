@@ -1,8 +1,8 @@
 //! The pages of a column chunk.
 //!
-//! Replaces the library's page reader, because claims of a page must be checked first
+//! This replaces the library's page reader, because the claims of a page must be checked first
 //! ([`crate::parquet::meta::bounds_check`]), because some pages may not have been fetched, and
-//! because the dictionary is used before any page is decoded.
+//! because the dictionary is needed before any page is decoded.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -24,53 +24,56 @@ use crate::parquet::read::page_memory::{PageMemory, broken, dictionary_bytes};
 use crate::parquet::read::page_place::{PagePlace, chunk_range};
 use crate::runtime::memory::Reservation;
 
-/// Maximum bytes that levels and values of the lists of a column chunk may expand to, and the
-/// maximum per stored byte. A list is in memory as a whole, and runs of levels take almost no space
-/// in a file.
+/// The maximum bytes to which the levels and values of the lists of a column chunk may expand, and
+/// the additional maximum per stored byte. A list is in memory as a whole, and a run of levels
+/// takes almost no space in a file.
 const MAX_LIST_BYTES: u64 = 256 << 20;
 const MAX_LIST_BYTES_PER_BYTE: u64 = 64;
 
-/// Pages up to this size are decompressed into pooled buffers.
+/// The maximum size of pages that are decompressed into pooled buffers, in bytes.
 const USUAL_PAGE_BYTES: usize = 4 * 1024 * 1024;
 
-/// The next page of a column chunk of which some pages may not have been fetched.
+/// The next page of a column chunk, some of whose pages may not have been fetched.
 pub(crate) enum Next {
     Page(Page),
-    /// Number of rows in the next pages, which were not fetched.
+    /// The next pages were not fetched: the number of their rows.
     Missing(usize),
 }
 
-/// The pages of a column chunk, in order.
+/// Reads the pages of a column chunk, in order.
 pub(crate) struct Pages {
     chunk: ChunkBytes,
     column: ColumnDescPtr,
     codec: Codec,
     memory: PageMemory,
-    /// Reserved for the decoded dictionary, and for values of pages; the latter may be shared with
-    /// other columns.
+    /// Memory for the decoded dictionary, and for the values of pages. The latter may be shared
+    /// with other columns.
     of_dictionary: Reservation,
     of_values: Arc<Reservation>,
     is_shared: bool,
-    /// Maximum bytes of a page, compressed or not.
+    /// The maximum size of a page, compressed or not.
     page_bytes: u64,
-    /// Offset of the next page, and the end of the chunk.
+    /// The offset of the next page, and the end of the chunk.
     at: u64,
     end: u64,
-    /// The header of the next page, if it was read, excluded from `at`.
+    /// The header of the next page, if it was already read; `at` is then the offset after the
+    /// header.
     peeked: Option<PageHeader>,
-    /// The remaining data pages, if the file has a page index.
+    /// The locations of the remaining data pages, if the file has a page index.
     places: Option<VecDeque<PagePlace>>,
-    /// The dictionary, until it is taken.
+    /// The dictionary, until it was returned as a page.
     dictionary: Option<Page>,
-    /// Bytes of the longest value of the dictionary.
+    /// The length of the longest value of the dictionary, in bytes.
     pub(crate) longest: usize,
-    /// Lists: bytes of levels and values so far, and of pages.
+    /// For lists: the bytes to which levels and values have expanded so far, and the bytes of pages
+    /// read.
     expanded: u64,
     read: u64,
 }
 
 impl Pages {
-    /// Opens the chunk `of`, of which `chunk` was fetched. Reads the dictionary if there is one.
+    /// Opens the chunk `of`, of which the bytes `chunk` were fetched. Reads its dictionary, if it
+    /// has one.
     pub(crate) fn new(
         of: &ColumnChunkMetaData,
         chunk: ChunkBytes,
@@ -106,7 +109,7 @@ impl Pages {
             pages.peeked = None;
             pages.at = start + header.bytes as u64;
             if let page @ Page::DictionaryPage { .. } = pages.page(header)? {
-                // Decoders copy it, and keep a view of each value.
+                // Decoders copy the dictionary, and create a view for each value.
                 let grown = pages.of_dictionary.grow(dictionary_bytes(&page));
                 grown.map_err(|shortage| pages.memory.refuse(shortage))?;
                 pages.dictionary = Some(page);
@@ -115,8 +118,8 @@ impl Pages {
         Ok(pages)
     }
 
-    /// Reserves values in a reservation that is shared by columns decoded together. It is released
-    /// with each batch.
+    /// Makes pages reserve their values in a reservation that columns decoded together share. It is
+    /// released with each batch.
     pub(crate) fn sharing(self, of_values: &Arc<Reservation>) -> Self {
         Self { of_values: Arc::clone(of_values), is_shared: true, ..self }
     }
@@ -129,19 +132,19 @@ impl Pages {
         .map_err(|shortage| self.memory.refuse(shortage))
     }
 
-    /// True if one of the available pages may need the dictionary: it often ends where it became
-    /// too large, and later pages are plain.
+    /// Returns whether one of the available pages may need the dictionary. If the dictionary became
+    /// too large, later pages are plain.
     fn may_refer_to_dictionary(&self) -> bool {
         let mut pages = self.places.iter().flatten().filter(|place| self.chunk.holds(&place.bytes)).peekable();
         let refers = |place: &PagePlace| match self.header(place.bytes.start).map(|header| header.kind) {
             Ok(PageKind::Data { encoding, .. } | PageKind::DataV2 { encoding, .. }) => is_dictionary(encoding),
-            // The reader will find it broken.
+            // The header is damaged, which will be found when the page is read.
             _ => true,
         };
         pages.peek().is_none() || pages.any(refers)
     }
 
-    /// Takes the dictionary, if there is one and nothing was read yet.
+    /// Returns the dictionary, if there is one and it was not yet returned as a page.
     pub(crate) fn dictionary(&self) -> Option<&Page> {
         self.dictionary.as_ref()
     }
@@ -153,7 +156,7 @@ impl Pages {
         }
     }
 
-    /// Returns the next page, or the number of rows in the next pages that were not fetched.
+    /// Returns the next page, or, if the next pages were not fetched, the number of their rows.
     pub(crate) fn next_fetched(&mut self) -> Result<Option<Next>> {
         let mut missing = 0;
         while let Some(place) = self.places.as_mut().and_then(|places| {
@@ -167,13 +170,13 @@ impl Pages {
         Ok(self.get_next_page()?.map(Next::Page))
     }
 
-    /// True if all data pages are dictionary-encoded, judged by headers alone.
+    /// Returns whether all data pages are dictionary-encoded, judged by their headers alone.
     pub(crate) fn is_dictionary_only(&self) -> Result<bool> {
         self.are_all(is_dictionary)
     }
 
-    /// True if all data pages have an accepted encoding, and levels in a current one, judged by
-    /// headers alone.
+    /// Returns whether `of_kind` accepts the encodings of all data pages, and their levels have a
+    /// current encoding. Only headers are read.
     pub(crate) fn are_all(&self, of_kind: impl Fn(Encoding) -> bool) -> Result<bool> {
         let has_levels = self.column.max_def_level() > 0;
         let of_kind = |header: &PageHeader| match header.kind {
@@ -212,7 +215,7 @@ impl Pages {
         self.chunk.header(at, self.end)
     }
 
-    /// The header of the next data page, in a chunk without page locations.
+    /// Reads the header of the next data page, in a chunk without page locations.
     fn peek(&mut self) -> Result<Option<&PageHeader>> {
         while self.peeked.is_none() && self.at < self.end {
             let header = self.header(self.at)?;
@@ -226,7 +229,7 @@ impl Pages {
         Ok(self.peeked.as_ref())
     }
 
-    /// Reads the page whose bytes begin at `at`, which moves past them.
+    /// Reads the page with this header, whose bytes begin at `self.at`, and moves past it.
     fn page(&mut self, header: PageHeader) -> Result<Page> {
         check_interrupt()?;
         let at = self.at;
@@ -292,13 +295,14 @@ impl Pages {
         Ok(page)
     }
 
-    /// These bytes of the chunk.
+    /// Returns the stored bytes of this range of the chunk.
     fn stored(&self, at: Range<u64>) -> Result<Bytes> {
         let stored = if at.end <= self.end { self.chunk.page(at, &self.memory)? } else { None };
         stored.ok_or_else(|| broken("is longer than its column chunk"))
     }
 
-    /// Like [`Self::decompress`] for the bytes stored there, using the cache.
+    /// Like [`Self::decompress`], for the bytes stored in this range. Uses the cache of
+    /// decompressed pages.
     fn decompressed(&mut self, stored: Range<u64>, plain: usize, uncompressed: usize) -> Result<Bytes> {
         let at = stored.start;
         if let Some(page) = self.chunk.kept_page(at) {
@@ -309,7 +313,7 @@ impl Pages {
         Ok(page)
     }
 
-    /// Decompresses a page; its first `plain` bytes are not compressed.
+    /// Decompresses a page, the first `plain` bytes of which are not compressed.
     fn decompress(&mut self, stored: &Bytes, plain: usize, uncompressed: usize) -> Result<Bytes> {
         if self.codec.is_none() {
             return Ok(stored.clone());
@@ -327,12 +331,12 @@ impl Pages {
         Ok(room.freeze())
     }
 
-    /// Checks the expansion of lists, and returns that of these values.
+    /// Checks the expansion of lists so far, and returns the bytes to which these values expand.
     fn check_lists(&mut self, values: u32, bytes: usize) -> Result<usize> {
         if self.column.max_rep_level() == 0 {
             return Ok(0);
         }
-        // Two levels of two bytes, and a value or its code.
+        // Two levels of two bytes each, and a value or its code.
         let width = match self.column.physical_type() {
             Type::FIXED_LEN_BYTE_ARRAY => u64::try_from(self.column.type_length()).unwrap_or_default(),
             _ => 16,
@@ -347,11 +351,12 @@ impl Pages {
     }
 }
 
-/// The bytes after levels of version 1; `None` where the library will find them broken, too.
+/// Returns the bytes after the levels of a version 1 page; `None` if the library will find the
+/// levels invalid, too.
 fn past_levels(page: &[u8], encoding: Encoding) -> Option<&[u8]> {
     if encoding != Encoding::RLE {
-        // Bit-packed levels occur before no encoding that is checked: they are older than all of
-        // those.
+        // Bit-packed levels are older than all encodings that are checked, so they do not occur
+        // with them.
         return None;
     }
     let (length, rest) = page.split_first_chunk::<4>()?;
@@ -428,7 +433,7 @@ impl PageReader for Pages {
         Ok(())
     }
 
-    /// Pages that the file tells of begin with a row.
+    /// With page locations, every page begins with a row.
     fn at_record_boundary(&mut self) -> Result<bool> {
         if self.places.is_some() {
             return Ok(true);
@@ -449,7 +454,7 @@ mod tests {
     use crate::parquet::read::chunk_bytes::Stored;
     use crate::runtime::memory::MemoryBudget;
 
-    /// The pages of 10,000 numbers, a thousand a page, where nothing tells of pages.
+    /// The pages of 10,000 numbers, with a thousand in each page, in a file without a page index.
     fn pages(encoding: Encoding) -> Pages {
         let values = Int64Array::from_iter_values(0..10_000);
         let batch = RecordBatch::try_from_iter([("a", Arc::new(values) as _)]).unwrap();

@@ -1,8 +1,9 @@
-//! Row selections of a row group: first the rows that page statistics leave, then those that passed
-//! the predicate.
+//! Selections of rows in a row group: at first those that page statistics allow, and later those
+//! that passed the predicate.
 //!
-//! Decoders skip rows one call at a time, which costs more than decoding a few that are not wanted;
-//! rows that passed are therefore read together with short gaps, which are filtered out afterwards.
+//! Decoders take a call to skip rows, which costs more than decoding a few unneeded rows. So rows
+//! that passed are decoded together with short gaps between them, and the rows in the gaps are
+//! removed afterwards.
 
 use std::ops::Range;
 
@@ -10,16 +11,16 @@ use ::parquet::arrow::arrow_reader::RowSelection;
 use arrow::array::{BooleanArray, BooleanBufferBuilder};
 use arrow::buffer::BooleanBuffer;
 
-/// Minimum rows of a gap that is skipped rather than decoded. If runs of selected and skipped rows
-/// were shorter than 32 on average, the library might decode everything between the first and the
-/// last row, including pages that were not fetched.
+/// The minimum number of rows in a gap that is skipped instead of decoded. If runs of selected and
+/// skipped rows were shorter than 32 on average, the library might decode everything between the
+/// first and the last row, including pages that were not fetched.
 const MAX_GAP_ROWS: usize = 128;
 
-/// Rows of a row group: ascending ranges, none empty, none touching.
+/// Selected rows of a row group: ascending ranges, which are not empty and do not touch.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Rows {
     ranges: Vec<Range<usize>>,
-    /// Number of rows in the row group.
+    /// The number of rows in the row group.
     all: usize,
 }
 
@@ -28,7 +29,7 @@ impl Rows {
         Self { ranges: if all > 0 { vec![0..all] } else { Vec::new() }, all }
     }
 
-    /// Returns these ascending ranges of `all` rows.
+    /// Creates a selection of these ranges, which must be ascending, in a row group of `all` rows.
     pub(crate) fn of(ranges: impl IntoIterator<Item = Range<usize>>, all: usize) -> Self {
         let mut rows = Self { ranges: Vec::new(), all };
         for range in ranges {
@@ -51,12 +52,12 @@ impl Rows {
         self.ranges.iter().map(ExactSizeIterator::len).sum()
     }
 
-    /// Number of rows in the row group.
+    /// Returns the number of rows in the row group.
     pub(crate) fn of_group(&self) -> usize {
         self.all
     }
 
-    /// True if all rows are selected.
+    /// Returns whether all rows are selected.
     pub(crate) fn are_all(&self) -> bool {
         self.len() == self.all
     }
@@ -65,18 +66,18 @@ impl Rows {
         self.ranges.is_empty()
     }
 
-    /// True if a row of `range` is selected.
+    /// Returns whether any row in `range` is selected.
     pub(crate) fn touch(&self, range: &Range<usize>) -> bool {
         let at = self.ranges.partition_point(|own| own.end <= range.start);
         self.ranges.get(at).is_some_and(|own| own.start < range.end)
     }
 
-    /// The selected rows in this range.
+    /// Returns the selected rows in this range.
     pub(crate) fn within(&self, range: Range<usize>) -> Self {
         self.and(&Self::of([range], self.all))
     }
 
-    /// The rows that are also in `other`.
+    /// Returns the rows that are selected in both.
     pub(crate) fn and(&self, other: &Self) -> Self {
         let mut both = Self { ranges: Vec::new(), all: self.all };
         for range in &self.ranges {
@@ -88,17 +89,18 @@ impl Rows {
         both
     }
 
-    /// The ranges with bounds mapped by `bound`, which is monotonic.
+    /// Returns the selection with the bounds of ranges mapped by `bound`, which must be monotonic.
     pub(crate) fn moved(&self, bound: impl Fn(usize) -> usize) -> Self {
         Self::of(self.ranges.iter().map(|range| bound(range.start)..bound(range.end)), self.all)
     }
 
-    /// A bit for each row of the row group.
+    /// Returns for each row of the row group whether it is selected.
     pub(crate) fn bits(&self) -> BooleanBuffer {
         self.spread(&BooleanBuffer::new_set(self.len()))
     }
 
-    /// A bit for each row of the row group, from one for each selected row.
+    /// Returns a bit for each row of the row group: that in `own` for a selected row, and otherwise
+    /// 0.
     pub(crate) fn spread(&self, own: &BooleanBuffer) -> BooleanBuffer {
         let mut bits = BooleanBufferBuilder::new(self.all);
         let mut taken = 0;
@@ -111,18 +113,19 @@ impl Rows {
         bits.finish()
     }
 
-    /// The selection as the library takes it; `None` for all.
+    /// Returns the selection in the form of the library; `None` if all rows are selected.
     pub(crate) fn selection(&self) -> Option<RowSelection> {
         (!self.are_all()).then(|| RowSelection::from_consecutive_ranges(self.ranges.iter().cloned(), self.all))
     }
 
-    /// Of these rows those that `passed`, one bit for each: what to decode, and which rows of that
-    /// are wanted (`None` for all).
+    /// Narrows the selection to the rows whose bit in `passed` is set.
+    ///
+    /// Returns the rows to decode, and which of them passed (`None` if all of them did).
     pub(crate) fn passing(&self, passed: &BooleanBuffer) -> (Self, Option<BooleanArray>) {
         let mut decoded = Self { ranges: Vec::new(), all: self.all };
         let mut wanted = BooleanBufferBuilder::new(0);
         let mut ranges = self.ranges.iter();
-        // The range that bits are looked up in, and the bit of its first row.
+        // The current range, and the index in `passed` of its first row.
         let (mut current, mut first) = (ranges.next(), 0);
         for (mut from, to) in passed.set_slices() {
             while let Some(range) = current

@@ -1,14 +1,14 @@
-//! Cutting many records at once.
+//! Cutting of many records at once.
 //!
-//! If every terminator ends a record, the ends of a group's records are found first, 64 bytes of
-//! text at a time. Then, record by record, delimiters are found in blocks that begin at the record,
-//! up to the last wanted field, and only those around wanted fields are converted from bits to
-//! positions.
+//! If every terminator ends a record, the ends of all records of a group are found first, 64 bytes
+//! of text at a time. Then, record by record, delimiters are found in blocks that begin with the
+//! record, up to the last needed field. Only the delimiters around needed fields are converted from
+//! bits to positions.
 //!
-//! Text between an odd quote and the next is quoted, which a prefix XOR shows (Langdale and Lemire,
-//! "Parsing Gigabytes of JSON per Second", Section 3.1.1). That holds as long as each odd quote
-//! begins a field or is the second of a doubled one. Other records, and those with escaped quotes,
-//! are cut by [`Dialect::split`].
+//! The text between an odd-numbered quote and the next one is quoted. A prefix XOR finds it
+//! (Langdale and Lemire, "Parsing Gigabytes of JSON per Second", Section 3.1.1), as long as each
+//! odd-numbered quote begins a field or is the second of a doubled quote. Other records, and those
+//! with escaped quotes, are cut by [`Dialect::split`].
 
 // Compiled into functions with the features of the lanes, see `crate::simd`.
 #![allow(clippy::inline_always, reason = "what is not inlined there is compiled without them")]
@@ -23,7 +23,7 @@ use crate::simd::{self, BLOCK, Kernel, Lanes};
 use crate::text::csv::dialect::{Dialect, Malformed};
 use crate::values::fields::Span;
 
-/// Range of a record in the text, without its terminator. Buffers are far below 4 GiB.
+/// The range of a record in the text, without its terminator. Buffers are far smaller than 4 GiB.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Record {
     pub(crate) start: u32,
@@ -33,9 +33,9 @@ pub(crate) struct Record {
 /// Some fields of some records.
 #[derive(Debug, Default)]
 pub(crate) struct Cells {
-    /// Numbers of the fields, ascending.
+    /// The numbers of the fields, ascending.
     pub(crate) fields: Vec<usize>,
-    /// Record after record, one span per field.
+    /// Record after record, the spans of these fields.
     pub(crate) spans: Vec<Span>,
 }
 
@@ -44,38 +44,38 @@ pub(crate) struct Cells {
 pub(crate) struct Shape {
     /// Number of fields in a record.
     pub(crate) columns: usize,
-    /// The field, if any, that takes the rest of a record; it is the last one.
+    /// The field that takes the rest of a record, if there is one; it is the last field.
     pub(crate) rest: Option<usize>,
     /// Maximum length of a record.
     pub(crate) record_bytes: usize,
 }
 
-/// The text that records are cut from.
+/// The text from which records are cut.
 #[derive(Clone, Copy)]
 pub(crate) struct Text<'a> {
     pub(crate) text: &'a [u8],
-    /// `text` and at least 64 bytes more.
+    /// `text`, followed by at least 64 more bytes.
     pub(crate) padded: &'a [u8],
     /// Offset of the text in the object.
     pub(crate) offset: u64,
 }
 
-/// The reason and position at which cutting stopped.
+/// The position at which cutting stopped, and the reason.
 #[derive(Debug)]
 pub(crate) struct Stopped {
     pub(crate) at: usize,
     pub(crate) why: Why,
 }
 
-/// What is wrong with a record.
+/// The fault of a record.
 #[derive(Debug)]
 pub(crate) enum Why {
     TooLong,
     Malformed(Malformed),
 }
 
-/// Appends to `records` up to `most` that begin in `within` and end with a terminator. Blank lines
-/// and comments are no records. Returns the start of the next line. `ends` is scratch space.
+/// Appends to `records` up to `most` records that begin in `within` and end with a terminator.
+/// Skips blank lines and comments. Returns the start of the next line. `ends` is scratch space.
 pub(crate) fn find_records(
     dialect: &Dialect,
     text: Text<'_>,
@@ -109,7 +109,7 @@ pub(crate) fn find_records(
     Ok(start)
 }
 
-/// Finds terminators. The output is the number of `ends` found.
+/// Finds terminators. Its output is the number of `ends` that were found.
 struct LineEnds<'a> {
     text: Text<'a>,
     from: usize,
@@ -123,8 +123,8 @@ impl Kernel for LineEnds<'_> {
 
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) -> usize {
-        /// Positions that are written for every block, whether or not there are that many: records
-        /// are rarely shorter.
+        /// The number of positions that are written for every block, even if it has fewer
+        /// terminators. Records are rarely shorter than half a block.
         const AT_ONCE: usize = 2;
         let Self { text: Text { text, padded, .. }, from, most, terminator, ends } = self;
         if ends.len() < most + BLOCK {
@@ -178,7 +178,7 @@ pub(crate) fn cut_fields(
     simd::run(Fields { slow, records, strict_end, stride: cells.fields.len(), spans: &mut cells.spans })
 }
 
-/// Cuts one record at a time, whatever it contains.
+/// Cuts one record at a time, whatever quotes it has.
 struct Slow<'a> {
     dialect: &'a Dialect,
     padded: &'a [u8],
@@ -241,31 +241,32 @@ struct Marks {
     quote: Option<u8>,
 }
 
-/// The delimiters of one record, block by block.
+/// Finds the delimiters of one record, block by block.
 struct Delimiters<'a, L> {
     lanes: L,
     padded: &'a [u8],
     marks: Marks,
     start: usize,
     end: usize,
-    /// Start of the block.
+    /// The start of the block.
     base: usize,
     /// The delimiters in the block that are not quoted.
     mask: u64,
-    /// Number of delimiters before the block, and up to its end.
+    /// The number of delimiters before the block, and up to its end.
     before: usize,
     up_to: usize,
     quotes: Quotes,
 }
 
-/// State of quotes before a block.
+/// The state of quotes before a block.
 #[derive(Clone, Copy, Default)]
 struct Quotes {
-    /// All ones if the block begins quoted.
+    /// All ones if the block begins inside quotes.
     inside: u64,
-    /// One if a quote may begin a field with the first byte of the block, or be the second of two.
+    /// One if a quote in the first byte of the block may begin a field, or be the second of two
+    /// quotes.
     may_open: u64,
-    /// Set if a quote is not where it is expected.
+    /// Nonzero if a quote is at an unexpected position.
     odd: bool,
 }
 
@@ -295,7 +296,7 @@ impl<'a, L: Lanes> Delimiters<'a, L> {
         self.up_to = self.before + self.mask.count_ones() as usize;
     }
 
-    /// Position of the delimiter after field number `field`.
+    /// Returns the position of the delimiter after field number `field`.
     #[inline(always)]
     fn after(&mut self, field: usize) -> Option<usize> {
         while self.up_to <= field {
@@ -309,11 +310,11 @@ impl<'a, L: Lanes> Delimiters<'a, L> {
         Some(self.base + self.lanes.nth(self.mask, (field - self.before) as u32) as usize)
     }
 
-    /// Appends the wanted fields. Returns false if the record has too few, has more although the
-    /// end is strict, or has quotes elsewhere than around fields.
+    /// Appends the spans of the `wanted` fields. Returns false if the record has too few fields,
+    /// has more although `strict_end` is true, or has quotes that are not around fields.
     #[inline(always)]
     fn cut(mut self, wanted: &[usize], strict_end: bool, spans: &mut Vec<Span>) -> bool {
-        // The field that begins at `begin`.
+        // The number of the field that begins at `begin`.
         let (mut field, mut begin) = (0, self.start);
         for want in wanted {
             if *want > field {
@@ -322,7 +323,7 @@ impl<'a, L: Lanes> Delimiters<'a, L> {
             }
             let end = match self.after(field) {
                 Some(delimiter) => delimiter,
-                // The last field of the record, unless there is none.
+                // This is the last field of the record, unless there are no more fields.
                 None if begin > self.end || self.quotes.inside != 0 => return false,
                 None => self.end,
             };
@@ -339,7 +340,7 @@ impl<'a, L: Lanes> Delimiters<'a, L> {
         if is_quoted { self.quoted_span(begin, end) } else { Span::plain(begin, end) }
     }
 
-    /// The span of a field that begins with a quote.
+    /// Returns the span of a field that begins with a quote.
     #[inline(always)]
     fn quoted_span(&self, begin: usize, end: usize) -> Span {
         let quote = self.marks.quote.unwrap_or_default();
@@ -353,7 +354,7 @@ impl<'a, L: Lanes> Delimiters<'a, L> {
 }
 
 impl Quotes {
-    /// Mask of the quoted bytes of a block with these quotes and delimiters.
+    /// Returns the mask of the quoted bytes of a block with these quotes and delimiters.
     #[inline(always)]
     fn quoted(&mut self, quotes: u64, delimiters: u64) -> u64 {
         let mut inside = quotes;
@@ -377,7 +378,7 @@ mod tests {
 
     use super::*;
 
-    /// Cuts with these lanes, and says for which records the general way had to be taken.
+    /// Cuts a record with these lanes. Returns `None` if it can only be cut in the general way.
     fn cut_at_once<L: Lanes>(lanes: L, padded: &[u8], record: Record, wanted: &[usize]) -> Option<Vec<Span>> {
         let marks = Marks { delimiter: b',', quote: Some(b'"') };
         let mut spans = vec![];
@@ -422,7 +423,7 @@ mod tests {
                 assert!(one_by_one.is_ok(), "{shown}");
                 assert_eq!(cells, expected, "{shown} {wanted:?}");
             }
-            // With whatever lanes there are.
+            // Runs with the lanes of this processor.
             let mut cells = Cells { fields: wanted.clone(), spans: vec![] };
             let text = Text { text: &record[..end], padded: &record, offset: 0 };
             let shape = Shape { columns: 20, rest: None, record_bytes: 1000 };
@@ -433,7 +434,7 @@ mod tests {
             }
             plain += 1;
         }
-        // Else this would prove nothing.
+        // With fewer records cut at once, this test would prove nothing.
         assert!(at_once * 3 > plain, "{at_once} of {plain}");
     }
 
@@ -447,7 +448,7 @@ mod tests {
             let expected: Vec<String> =
                 text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect();
             let length = text.len();
-            // What follows the text is not part of it.
+            // The bytes after the text must be ignored.
             text.push_str(&"\n".repeat(BLOCK));
             let padded = text.as_bytes();
             let text = Text { text: &padded[..length], padded, offset: 7 };

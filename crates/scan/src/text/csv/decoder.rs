@@ -1,4 +1,4 @@
-//! Decoding CSV that is no object: results of S3 Select, samples for inference.
+//! Decoding of CSV that is not an object, such as results of S3 Select and samples for inference.
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -14,7 +14,7 @@ use crate::text::scan::RecordFormat;
 use crate::text::translate::sample::{field as translated, started};
 use crate::values::fields::FieldColumn;
 
-/// Decodes CSV that arrives in pieces into batches of a schema.
+/// Decodes CSV that arrives in pieces into batches with a schema.
 pub struct CsvDecoder {
     location: String,
     rows: CsvRows,
@@ -23,9 +23,10 @@ pub struct CsvDecoder {
 }
 
 impl CsvDecoder {
-    /// Returns a decoder. Messages call the text `location`. The text is not compressed, whatever
-    /// `options` say, and does not start with a byte order mark: what looks like one belongs to a
-    /// value.
+    /// Creates a decoder. Errors refer to the text as `location`.
+    ///
+    /// Expects decompressed text: the compression in `options` is ignored. The text must not start
+    /// with a byte order mark; these bytes would be part of the first value.
     pub fn new(schema: SchemaRef, options: CsvOptions, location: impl Into<String>) -> Result<Self> {
         let location = location.into();
         let fragment = Fragment::all(Format::Csv(options.clone()), schema);
@@ -35,12 +36,12 @@ impl CsvDecoder {
         Ok(Self { location, rows, buffer: TextBuffer::new(0, scan.record_bytes), ready: vec![] })
     }
 
-    /// The schema of the batches.
+    /// Returns the schema of the batches.
     pub fn schema(&self) -> SchemaRef {
         self.rows.schema()
     }
 
-    /// Decodes the records that the next piece of the text completes.
+    /// Adds the next bytes of the text, and decodes the records that they complete.
     pub fn feed(&mut self, mut bytes: Bytes) -> Result<()> {
         while !bytes.is_empty() {
             self.buffer.fill(&mut bytes);
@@ -51,20 +52,20 @@ impl CsvDecoder {
         Ok(())
     }
 
-    /// Returns all decoded rows that were not returned yet.
+    /// Returns all rows of complete records that were not returned yet.
     pub fn flush(&mut self) -> Result<Vec<RecordBatch>> {
         self.decode()?;
         self.ready.extend(self.rows.take()?);
         Ok(std::mem::take(&mut self.ready))
     }
 
-    /// Returns full batches; other rows wait for more.
+    /// Returns the full batches. Other rows wait for a batch to be full.
     pub fn take_ready(&mut self) -> Vec<RecordBatch> {
         std::mem::take(&mut self.ready)
     }
 
-    /// Ends the text: returns all rows that were not returned yet, including a last record without
-    /// terminator.
+    /// Ends the text. Returns all rows that were not returned yet, including a last record without
+    /// a terminator.
     pub fn finish(&mut self) -> Result<Vec<RecordBatch>> {
         self.buffer.finish();
         self.flush()
@@ -89,10 +90,10 @@ impl CsvDecoder {
     }
 }
 
-/// Returns the fields of the first records of a CSV, header included, for inference.
+/// Returns the fields of the first records of a CSV, including the header, for inference.
 ///
-/// `bytes` is the beginning of the object, before its translation. A record that is cut off at its
-/// end is left out, unless `bytes` is the `whole` text. Text that is not UTF-8 is an error.
+/// `bytes` is the beginning of the object, before translation. An incomplete record at its end is
+/// omitted, unless `bytes` is the `whole` text. Text that is not UTF-8 is an error.
 pub fn tokenize_sample(bytes: &[u8], whole: bool, options: &CsvOptions) -> Result<Vec<Vec<String>>> {
     let (bytes, canonical) = started(bytes, whole, options)?;
     let dialect = Dialect::new(canonical.as_ref().unwrap_or(options))?;

@@ -1,13 +1,13 @@
-//! Cutting text into records and records into fields.
+//! Cutting text into records, and records into fields.
 //!
-//! Records end at the terminator. If values may hold line ends, a terminator within quotes does not
-//! count; otherwise it always does, so that byte ranges can be read on their own. Within a record
-//! the rules are those of csv-core, DataFusion's reader: a quote has meaning only at the start of a
-//! field, blank records and comments are skipped, and what follows a closing quote belongs to the
-//! field.
+//! Records end at a terminator. If values may contain line ends, a terminator within quotes does
+//! not count. Otherwise every terminator counts, so that byte ranges can be read independently.
+//! Within a record, the rules are those of csv-core, DataFusion's reader: a quote has a meaning
+//! only at the start of a field, blank records and comments are skipped, and text after a closing
+//! quote belongs to the field.
 //!
-//! Fields are found 64 bytes at a time, up to the last one wanted; a field that begins with a quote
-//! is cut on its own.
+//! Fields are found 64 bytes at a time, up to the last needed one. A field that begins with a quote
+//! is cut separately.
 
 use std::ops::Range;
 
@@ -17,36 +17,36 @@ use pushdowndb_contract::{CsvOptions, Error, Ragged, Result};
 use crate::simd::{BLOCK, Lanes, Portable};
 use crate::values::fields::{FieldColumn, Quoting, Span};
 
-/// Delimiters of records and fields.
+/// The delimiters of records and fields, and rules about them.
 #[derive(Clone, Debug)]
 pub(crate) struct Dialect {
     pub(crate) delimiter: u8,
     pub(crate) quoting: Option<Quoting>,
     pub(crate) terminator: u8,
-    /// A `\r` before the terminator is part of it.
+    /// True if a `\r` before the terminator belongs to it.
     pub(crate) crlf: bool,
     pub(crate) comment: Option<u8>,
     pub(crate) newlines_in_values: bool,
     pub(crate) ragged: Ragged,
 }
 
-/// A record, or a line that is none.
+/// A line: a record, or a line without a record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Line {
     pub(crate) start: usize,
     pub(crate) end: usize,
-    /// Start of the next line.
+    /// The start of the next line.
     pub(crate) next: usize,
     /// False for blank lines and comments.
     pub(crate) is_record: bool,
 }
 
-/// Why a record cannot be cut.
+/// The reason why a record cannot be cut.
 #[derive(Debug)]
 pub(crate) enum Malformed {
-    /// An unclosed quote, and its position.
+    /// A quote that is not closed, and its position.
     OpenQuote(usize),
-    /// Too few fields, or more than columns.
+    /// Too few fields, or more fields than columns.
     FieldCount,
 }
 
@@ -55,7 +55,7 @@ impl Dialect {
     pub(crate) fn new(options: &CsvOptions) -> Result<Self> {
         let terminator = options.terminator.unwrap_or(b'\n');
         if !terminator.is_ascii() {
-            // It could be part of a character, or of a byte order mark.
+            // Otherwise it could be part of a character or of a byte order mark.
             return Err(Error::invalid("the record terminator of a CSV must be one ASCII character"));
         }
         let quoting = options.quote.map(|quote| Quoting { quote, escape: options.escape.filter(|e| *e != quote) });
@@ -76,12 +76,12 @@ impl Dialect {
         })
     }
 
-    /// The terminator at which byte ranges may be cut, if they may.
+    /// Returns the terminator at which byte ranges may be cut; `None` if they may not be cut.
     pub(crate) fn cut_at(&self) -> Option<u8> {
         (!self.newlines_in_values).then_some(self.terminator)
     }
 
-    /// The line at `start`; `None` if `text` does not hold its end and is not `whole`.
+    /// Returns the line at `start`; `None` if `text` does not contain its end and is not `whole`.
     #[inline]
     pub(crate) fn line(&self, text: &[u8], start: usize, whole: bool) -> Result<Option<Line>, Malformed> {
         let Some(rest) = text.get(start..).filter(|rest| !rest.is_empty()) else { return Ok(None) };
@@ -104,7 +104,8 @@ impl Dialect {
         Ok(Some(Line { start, end, next, is_record: end > start && !is_comment }))
     }
 
-    /// Start of the first line at or after `at` that is not blank, or does not begin before `stop`.
+    /// Returns the start of the first line at or after `at` that is not blank, or that begins at or
+    /// after `stop`.
     pub(crate) fn past_blank_lines(&self, text: &[u8], mut at: usize, stop: usize) -> usize {
         let stop = stop.min(text.len());
         loop {
@@ -117,21 +118,21 @@ impl Dialect {
         }
     }
 
-    /// Start of the first line that does not begin before `at`, where terminators are always line
-    /// ends.
+    /// Returns the start of the first line that begins at or after `at`. Expects that every
+    /// terminator ends a line.
     pub(crate) fn first_line(&self, text: &[u8], at: usize) -> usize {
         let Some(before) = at.checked_sub(1) else { return 0 };
         let found = text.get(before..).and_then(|rest| memchr(self.terminator, rest));
         found.map_or(text.len(), |end| before + end + 1)
     }
 
-    /// [`Self::line`] for a record with quotes, whose terminator may be a later one.
+    /// Like [`Self::line`], for text with quotes, where the terminator may be a later one.
     fn quoted_line(&self, text: &[u8], start: usize, whole: bool, quoting: Quoting) -> Result<Option<Line>, Malformed> {
         let mut at = start;
         loop {
             if text.get(at) == Some(&quoting.quote) {
                 match closing_quote(text, at, quoting) {
-                    // The byte after it decides whether it closes at all.
+                    // The next byte decides whether the quote closes the field.
                     Some(close) if close + 1 < text.len() || whole => at = close + 1,
                     _ if whole => return Err(Malformed::OpenQuote(at)),
                     _ => return Ok(None),
@@ -154,9 +155,11 @@ impl Dialect {
         }
     }
 
-    /// Appends the spans of the `wanted` fields (ascending) of the record that ends at `end`; field
-    /// number `first` begins at `start`. Returns the start of the field after the last wanted one,
-    /// beyond `end` if there is none. `padded` extends at least 64 bytes beyond `end`.
+    /// Appends the spans of the `wanted` fields (ascending) of the record that ends at `end`. Field
+    /// number `first` begins at `start`. `padded` must extend at least 64 bytes beyond `end`.
+    ///
+    /// Returns the start of the field after the last wanted one, which is greater than `end` if
+    /// there is none.
     #[inline]
     pub(crate) fn split(
         &self,
@@ -171,7 +174,7 @@ impl Dialect {
         let mut wanted_left = wanted.iter().copied();
         let Some(mut want) = wanted_left.next() else { return Ok(start) };
         let (mut field, mut at) = (first, start);
-        // Ends field number `field`; breaks out of the record when no more fields are wanted.
+        // Ends field number `field`. Leaves the record when no more fields are wanted.
         macro_rules! field_ends {
             ($span:expr, $next:expr) => {{
                 let next = $next;
@@ -223,8 +226,8 @@ impl Dialect {
         Ok(end + 1)
     }
 
-    /// The field whose opening quote is at `at`, and the start of the next one, beyond the record
-    /// if there is none.
+    /// Returns the field whose opening quote is at `at`, and the start of the next field, which
+    /// lies outside the record if there is none.
     fn quoted_field(&self, record: &[u8], at: usize, quoting: Quoting) -> Result<(Span, usize), Malformed> {
         let close = closing_quote(record, at, quoting).ok_or(Malformed::OpenQuote(at))?;
         let end = self.field_end(record, close + 1);
@@ -237,7 +240,7 @@ impl Dialect {
         Ok((span, end + 1))
     }
 
-    /// The first delimiter at or after `from`, or the end of the record.
+    /// Returns the position of the first delimiter at or after `from`, or the end of the record.
     fn field_end(&self, record: &[u8], from: usize) -> usize {
         let rest = record.get(from..).unwrap_or_default();
         if rest.first() == Some(&self.delimiter) {
@@ -247,12 +250,12 @@ impl Dialect {
         }
     }
 
-    /// True if a quote that is open at the end of its record is closed after it.
+    /// Returns whether a quote that is open at the end of its record is closed later in the text.
     pub(crate) fn closes_later(&self, text: &[u8], open: usize) -> bool {
         self.quoting.is_some_and(|quoting| closing_quote(text, open, quoting).is_some())
     }
 
-    /// The ranges of all fields of a record, with their quotes.
+    /// Returns the ranges of all fields of a record, including their quotes.
     pub(crate) fn raw_fields(&self, text: &[u8], line: Line) -> Result<Vec<Range<usize>>, Malformed> {
         let record = text.get(..line.end).unwrap_or_default();
         let mut fields = Vec::new();
@@ -270,7 +273,7 @@ impl Dialect {
         Ok(fields)
     }
 
-    /// All fields of a record.
+    /// Returns the spans of all fields of a record.
     pub(crate) fn all_fields(&self, text: &[u8], line: Line) -> Result<Vec<Span>, Malformed> {
         let record = text.get(..line.end).unwrap_or_default();
         let mut spans = Vec::new();
@@ -290,7 +293,7 @@ impl Dialect {
     }
 }
 
-/// The fields of a part of a record that begins with a field.
+/// Returns the fields in a part of a record that begins with a field.
 pub(crate) fn tokenize_fields(part: &[u8], dialect: &Dialect) -> Result<Vec<String>> {
     let line = Line { start: 0, end: part.len(), next: part.len(), is_record: true };
     let open = |_| Error::invalid("a quote is opened and not closed in its record").with_code("CSVUnescapedQuote");
@@ -305,7 +308,8 @@ pub(crate) fn tokenize_fields(part: &[u8], dialect: &Dialect) -> Result<Vec<Stri
     Ok((0..fields.len()).map(text).collect())
 }
 
-/// Position of the quote that closes the field opened at `open`: neither doubled nor escaped.
+/// Returns the position of the quote that closes the field opened at `open`: one that is neither
+/// doubled nor escaped.
 fn closing_quote(text: &[u8], open: usize, quoting: Quoting) -> Option<usize> {
     let mut at = open + 1;
     loop {

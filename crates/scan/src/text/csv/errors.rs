@@ -10,9 +10,9 @@ use crate::types::sql_type;
 use crate::values::fields::FieldColumn;
 use crate::values::nulls::{BadField, Spelling};
 
-/// Compares the `header` of an object with the column `names` of its table, by position: a
-/// different name is an error. Names that were generated for unnamed or duplicate columns match, and
-/// blanks around names do not count.
+/// Compares the `header` of an object with the column `names` of its table, by position. A
+/// different name is an error. Names that were generated for unnamed or duplicate columns match,
+/// and blanks around names are ignored.
 pub fn check_header(names: &[String], header: &[String], location: &str) -> Result<()> {
     let is_made_of = |name: &str, field: &str| {
         let (name, field) = (name.trim(), field.trim());
@@ -32,8 +32,8 @@ pub fn check_header(names: &[String], header: &[String], location: &str) -> Resu
     }
 }
 
-/// An error if the `header`, behind which there is no record, holds carriage returns: they then end
-/// the records, most likely.
+/// Returns an error if the `header`, which no record follows, contains carriage returns: most
+/// likely, they are the line ends.
 #[cold]
 pub(crate) fn check_line_ends(header: &[u8], dialect: &Dialect, location: &str) -> Result<()> {
     let is_quoted = dialect.quoting.is_some_and(|quoting| header.contains(&quoting.quote));
@@ -46,7 +46,7 @@ pub(crate) fn check_line_ends(header: &[u8], dialect: &Dialect, location: &str) 
     )))
 }
 
-/// The text that holds an error.
+/// The text that contains an error.
 #[derive(Clone, Copy)]
 pub(crate) struct Place<'a> {
     pub(crate) location: &'a str,
@@ -65,13 +65,13 @@ impl Place<'_> {
         }
     }
 
-    /// Returns the error for a record that cannot be cut and starts at `at` in the text.
+    /// Returns the error for a malformed record that starts at `at` in the text.
     #[cold]
     pub(crate) fn malformed(self, at: usize, why: Malformed) -> Error {
         let Self { location, dialect, shape: Shape { columns, .. }, text: Text { text, offset, .. } } = self;
         match why {
             Malformed::OpenQuote(quote) => {
-                // If closed further on, it holds a record delimiter; otherwise it is open.
+                // If the quote is closed later, the field contains a record delimiter.
                 let closes = !dialect.newlines_in_values && dialect.closes_later(text, quote);
                 let code = if closes { "CSVEscapingRecordDelimiter" } else { "CSVUnescapedQuote" };
                 Error::invalid(format!(

@@ -1,13 +1,13 @@
-//! Fuses casts into the decoder: `CAST(column AS type)` over a text column becomes a column of that
+//! Fuses casts into the decoder: `CAST(column AS type)` of a text column becomes a column of that
 //! type.
 //!
-//! S3 Select sends such casts, since all of its columns are text. Building the text only to parse
-//! it again for each expression would dominate the cost; the field is decoded as the type at once,
-//! by the rules of the cast ([`crate::values::parse`]). `CAST(NULLIF(column, '') AS type)` makes
-//! empty fields NULL.
+//! S3 Select requests have such casts, since all of its columns are text. To build the text only to
+//! parse it again for each expression would dominate the cost. Instead, the field is decoded
+//! directly as the type, by the rules of the cast ([`crate::values::parse`]). `CAST(NULLIF(column,
+//! '') AS type)` makes empty fields NULL.
 //!
-//! A cast that CASE or COALESCE may not reach is not fused: decoding would report errors in values
-//! that are never evaluated.
+//! A cast that may be skipped by CASE or COALESCE is not fused, because decoding would report
+//! errors in values that are never evaluated.
 
 use std::collections::HashMap;
 
@@ -22,7 +22,7 @@ use crate::zones::zone::{ZoneColumn, column_key};
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct DecodedColumn {
-    /// Number of the field in the record.
+    /// The number of the field in the record.
     pub(crate) field: usize,
     pub(crate) name: String,
     pub(crate) data_type: DataType,
@@ -35,8 +35,8 @@ impl DecodedColumn {
         builder(&self.data_type, self.nulls.clone(), self.spelling)
     }
 
-    /// The column as zones identify it: by everything that decides its values. `None` if its type
-    /// has no wire form.
+    /// Returns the identity of the column for zones, which includes everything that affects its
+    /// values. Returns `None` if its type has no wire form.
     pub(crate) fn zoned(&self, options: &CsvOptions) -> Option<ZoneColumn> {
         let Self { field, name, data_type, nulls, spelling } = self;
         let Nulls { empty, quoted, text, allowed, empty_by_nullif } = nulls;
@@ -51,7 +51,7 @@ impl DecodedColumn {
         Some(ZoneColumn { key, field: Field::new(name, data_type.clone(), self.nullable()) })
     }
 
-    /// How values are written, if all spellings of a value share bytes.
+    /// Returns how values are spelled, if all spellings of a value share bytes.
     pub(crate) fn stored(&self) -> Option<Stored> {
         match &self.data_type {
             text if text.is_string() => Some(Stored::Text),
@@ -62,18 +62,18 @@ impl DecodedColumn {
         }
     }
 
-    /// True if the array may hold NULL.
+    /// Returns whether the array may contain NULL.
     pub(crate) fn nullable(&self) -> bool {
         self.nulls.allowed || self.nulls.empty_by_nullif
     }
 }
 
-/// Collects the decoded columns of expressions while rewriting the expressions to them.
+/// Rewrites expressions to decoded columns, and collects these columns.
 pub(crate) struct Fuser<'a> {
     schema: &'a Schema,
     options: &'a CsvOptions,
     pub(crate) decoded: Vec<DecodedColumn>,
-    /// Index of each decoded column, by everything in which they may differ.
+    /// The index of each decoded column, by all properties in which columns may differ.
     places: HashMap<(usize, DataType, bool, bool), usize>,
 }
 
@@ -82,7 +82,7 @@ impl<'a> Fuser<'a> {
         Self { schema, options, decoded: vec![], places: HashMap::new() }
     }
 
-    /// Returns `expr` over [`Self::decoded`] instead of the object's columns.
+    /// Rewrites `expr` to use [`Self::decoded`] instead of the object's columns.
     pub(crate) fn rewrite(&mut self, expr: &Expr) -> Result<Expr> {
         crate::expr::lower::check_depth(expr)?;
         self.walk(expr.clone(), true)
@@ -112,8 +112,8 @@ impl<'a> Fuser<'a> {
         }
     }
 
-    /// The text column under a cast that can be fused, and whether it is wrapped in `NULLIF(…,
-    /// '')`.
+    /// Returns the text column under a cast that can be fused, and whether it is wrapped in
+    /// `NULLIF(…, '')`.
     fn castable(&self, inner: &Expr, to: &DataType) -> Option<(usize, bool)> {
         let (column, nullif) = match inner {
             Expr::Column(index) => (*index, false),
@@ -174,7 +174,7 @@ mod tests {
 
     use super::*;
 
-    /// If these change, all zones that nodes saved are lost.
+    /// If these keys change, all zones that nodes have saved are lost.
     #[test]
     fn keys_of_columns_in_zones_are_fixed() {
         let options = CsvOptions { null: NullRule::Text("-".to_owned()), ..CsvOptions::default() };

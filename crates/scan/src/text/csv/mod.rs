@@ -1,4 +1,4 @@
-//! CSV: delimited text, columns by position.
+//! CSV: delimited text, with columns by position.
 
 pub(crate) mod cut;
 pub(crate) mod decoder;

@@ -1,9 +1,9 @@
 //! The plan of a CSV scan: which fields are decoded, and in which stage.
 //!
-//! Conjuncts of the predicate that read the same columns form a stage, which decodes only its own
-//! columns of the rows that passed earlier stages ([`crate::text::csv::stages`]). The output
-//! columns are decoded of the rows that pass all. With an ORDER BY … LIMIT the last stage is the
-//! current bound of the first rows.
+//! Conjuncts of the predicate that read the same columns form a stage. It decodes only its own
+//! columns, for the rows that passed earlier stages ([`crate::text::csv::stages`]). The output
+//! columns are decoded for the rows that passed all stages. With an ORDER BY … LIMIT, the last
+//! stage is the current bound of the first rows.
 
 use std::sync::Arc;
 
@@ -28,31 +28,31 @@ use crate::zones::search::{decides, wants_keys};
 use crate::zones::zone::ZoneColumn;
 
 pub(crate) struct CsvPlan {
-    /// Conditions, in the written order.
+    /// The conditions, in the order in which they are written.
     pub(crate) stages: Vec<Stage>,
     pub(crate) columns: CsvColumns,
-    /// The output of the fragment over the output columns.
+    /// The output of the fragment, over the output columns.
     pub(crate) output: Output,
 }
 
 pub(crate) struct CsvColumns {
-    /// Those that the first stage decodes.
+    /// The columns that the first stage decodes.
     observed: Vec<DecodedColumn>,
     /// The output columns.
     pub(crate) output: Vec<DecodedColumn>,
-    /// Their schema.
+    /// The schema of the output columns.
     pub(crate) schema: SchemaRef,
     /// The predicate over all decoded columns.
     condition: Option<Expr>,
     decoded: Vec<DecodedColumn>,
 }
 
-/// Columns, and a condition on them.
+/// A condition, and the columns that it reads.
 pub(crate) struct Stage {
     pub(crate) columns: Vec<DecodedColumn>,
     pub(crate) schema: SchemaRef,
     condition: RowCondition,
-    /// The same condition, if it can be decided from the fields of its one column.
+    /// The same condition, if it can be decided from the fields of its only column.
     pub(crate) by_field: Option<Box<dyn FieldCondition>>,
 }
 
@@ -94,14 +94,14 @@ impl CsvPlan {
 }
 
 impl CsvColumns {
-    /// The predicate and its columns, as zones identify them.
+    /// Returns the predicate and its columns, with their identities for zones.
     pub(crate) fn zoned(&self, options: &CsvOptions) -> Option<(&Expr, Vec<ZoneColumn>)> {
         let columns = self.decoded.iter().map(|column| column.zoned(options)).collect::<Option<_>>()?;
         Some((self.condition.as_ref()?, columns))
     }
 
-    /// The columns that the first stage decodes of all records, each with whether its keys are
-    /// useful; empty if no zone of any could rule out records.
+    /// Returns the columns that the first stage decodes for all records, each with whether its keys
+    /// are useful. Returns none if zones of these columns could never exclude records.
     pub(crate) fn observed(&self, options: &CsvOptions) -> Vec<(ZoneColumn, bool)> {
         let Some(condition) = &self.condition else { return vec![] };
         let schema = schema_of(&self.decoded);
@@ -141,7 +141,7 @@ impl Stage {
         Ok(Self { condition: RowCondition::Predicate(predicate), schema, columns, by_field })
     }
 
-    /// A stage with the current bound of the first rows.
+    /// Creates a stage for the current bound of the first rows.
     fn live(decoded: &[DecodedColumn], first: &FirstRows) -> Result<Option<Self>> {
         let places = first.key.columns();
         let columns = pick(decoded, &places);
@@ -150,7 +150,7 @@ impl Stage {
         Ok(bound.map(|bound| Self { condition: RowCondition::Live(bound), schema, columns, by_field: None }))
     }
 
-    /// The rows for which the condition holds, without NULLs.
+    /// Returns for each row whether the condition holds. The result has no NULLs.
     pub(crate) fn matches(&self, batch: &RecordBatch) -> Result<BooleanArray> {
         self.condition.matches(batch)
     }

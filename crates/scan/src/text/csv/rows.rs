@@ -1,8 +1,9 @@
 //! Decodes the records of a CSV text that pass: finds records, filters them
-//! ([`crate::text::csv::stages`]), and appends the rest to the output columns.
+//! ([`crate::text::csv::stages`]), and appends those that pass to the output columns.
 //!
-//! Works in groups of records small enough that their text and field positions stay in cache.
-//! Output columns are appended group after group, so that batches are full however few rows pass.
+//! Records are processed in groups, small enough that their text and field positions stay in a CPU
+//! cache. Output columns are appended group after group, so that batches are full even if few rows
+//! pass.
 
 use std::sync::Arc;
 
@@ -30,9 +31,9 @@ use crate::values::builders::ColumnBuilder;
 use crate::zones::recorder::ZoneRecorder;
 use crate::zones::store::Zones;
 
-/// Metadata key of a last text column that holds the fields of a record beyond the other columns,
-/// as written; NULL if there are none. This is how `*` keeps the fields of ragged records, see
-/// [`rest_fields`].
+/// The key of the field metadata that marks a last text column for the fields of a record beyond
+/// the other columns, as they are written; NULL if there are none. With it, `*` returns all fields
+/// of ragged records, see [`rest_fields`].
 pub const REST: &str = "rest";
 
 /// Returns the fields in a value of a [`REST`] column.
@@ -41,41 +42,41 @@ pub fn rest_fields(rest: &str, options: &CsvOptions) -> Result<Vec<String>> {
     tokenize_fields(rest.as_bytes(), &Dialect::new(canonical.as_ref().unwrap_or(options))?)
 }
 
-/// The rows of a CSV text, gathered into batches.
+/// Decodes the rows of a CSV text and collects them in batches.
 pub(crate) struct CsvRows {
     location: String,
     dialect: Dialect,
     shape: Shape,
     columns: CsvColumns,
     stages: Stages,
-    /// Builders of the output columns, emptied when a batch is taken.
+    /// Builders of the output columns, which are emptied when a batch is taken.
     output: Vec<Box<dyn ColumnBuilder>>,
     rows: usize,
     batch_rows: usize,
     /// True if the next record is the header.
     header: bool,
-    /// Names that the header must have, if columns were inferred from other objects.
+    /// The names that the header must have, if columns were inferred from other objects.
     names: Vec<String>,
     /// True if the text may begin with a byte order mark.
     marked: bool,
-    /// Records that begin before this offset are not wanted.
+    /// Records that begin before this offset are skipped.
     begin: u64,
-    /// Size of the text, if it is known before its end was read.
+    /// The size of the text, if it is known before the end is read.
     size: Option<u64>,
     group: Group,
     /// Scratch space for line ends.
     ends: Vec<u32>,
-    /// Positions of the rows, if asked for.
+    /// The positions of the rows, if they are requested.
     positions: Option<Positions>,
-    /// Schema of the batches.
+    /// The schema of the batches.
     schema: SchemaRef,
-    /// Records zones from what the first stage decodes of all records.
+    /// Records zones from the columns that the first stage decodes for all records.
     zones: Option<ZoneRecorder>,
 }
 
 impl CsvRows {
-    /// Returns the rows of a text that begins at `start`, of which records from `begin` on are
-    /// wanted, and the fragment's output rewritten to the columns of the batches.
+    /// Creates the decoder of a text that begins at `start`; records before `begin` are skipped.
+    /// Also returns the fragment's output, rewritten to the columns of the batches.
     pub(crate) fn new(
         fragment: &Fragment,
         options: &CsvOptions,
@@ -119,7 +120,7 @@ impl CsvRows {
         Ok((rows, output))
     }
 
-    /// Declares the size of the text, which a range that ends earlier does not learn by reading.
+    /// Sets the size of the text, which a range that ends earlier does not find out by reading.
     pub(crate) fn note_size(&mut self, size: u64) {
         self.size = Some(size);
     }
@@ -135,14 +136,16 @@ impl CsvRows {
         self.columns.matcher(&self.dialect, scan)
     }
 
-    /// Records zones of the records from byte `from` on.
+    /// Records zones of the records from offset `from` on.
     pub(crate) fn note_zones(&mut self, zones: &Arc<Zones>, options: &CsvOptions, from: u64) {
         self.zones = ZoneRecorder::new(zones, self.columns.observed(options), from);
     }
 
-    /// Processes the next group of complete records that begin before `end`. In text that was
-    /// searched these are the candidates, which are taken from the queue; but all records before
-    /// the range or the header, and where zones are still to be recorded.
+    /// Processes the next group of complete records that begin before `end`.
+    ///
+    /// In text that was searched, these are only the candidates, which are taken from their queue.
+    /// But all records are processed before the range, before the header, and where zones are still
+    /// to be recorded.
     pub(crate) fn advance_within(
         &mut self,
         buffer: &TextBuffer,
@@ -170,24 +173,24 @@ impl CsvRows {
         Ok(Advance { bytes, scanned: (bytes - foreign) as u64, records })
     }
 
-    /// True if the header and the records before the range were passed.
+    /// Returns whether the header and the records before the range were passed.
     fn is_inside(&self, buffer: &TextBuffer) -> bool {
         !self.header && buffer.offset() >= self.begin.max(1)
     }
 
-    /// Declares that the text begins with no byte order mark: one there is a character of the first
-    /// value.
+    /// Declares that the text does not begin with a byte order mark: these bytes would belong to
+    /// the first value.
     pub(crate) fn expect_no_mark(&mut self) {
         self.marked = false;
     }
 
-    /// True if zones of the text in the buffer are still to be recorded.
+    /// Returns whether zones of the text in the buffer have not been recorded yet.
     fn learns(&mut self, buffer: &TextBuffer) -> bool {
         self.zones.as_mut().is_some_and(|zones| zones.wants(&buffer.range()))
     }
 
-    /// Finds the records of the group if every terminator ends one and all belong to the range.
-    /// Returns the number of bytes to consume.
+    /// Finds the records of the group. Expects that every terminator ends a record, and that all
+    /// records belong to the range. Returns the number of bytes to consume.
     fn find_lines(&mut self, text: Text<'_>, whole: bool, end: u64, most: usize) -> Result<usize> {
         let stop = within(text, end);
         let (ends, records) = (&mut self.ends, &mut self.group.records);
@@ -219,7 +222,8 @@ impl CsvRows {
                 at = BYTE_ORDER_MARK.len();
             }
         }
-        // The mark belongs to the first record, which begins at the first byte of the object.
+        // A byte order mark belongs to the first record, which then begins at the first byte of the
+        // object.
         let lead = at;
         let mut foreign = 0;
         while self.group.records.len() < most && (at < stop || (at == lead && stop > 0)) {
@@ -253,7 +257,7 @@ impl CsvRows {
         if only_mark { Ok((0, 0)) } else { Ok((at, foreign)) }
     }
 
-    /// Finds the records at the candidates. Returns the number of bytes to consume.
+    /// Finds the records that begin at candidates. Returns the number of bytes to consume.
     fn find_candidates(
         &mut self,
         text: Text<'_>,
@@ -265,11 +269,11 @@ impl CsvRows {
         let mut at = 0;
         while self.group.records.len() < most {
             let Some(start) = candidates.starts.pop_front_if(|start| *start < end.min(candidates.searched)) else {
-                // Continues with the first line that was not searched or is beyond the range.
+                // Continues with the first line that was not searched or is outside the range.
                 let beyond = within(text, candidates.searched.min(end));
                 return Ok(at.max(self.dialect.first_line(text.text, beyond)));
             };
-            // Cut as part of a group before the search began.
+            // This record was already cut, as part of a group, before the search began.
             let Some(start) = start.checked_sub(text.offset).and_then(|start| usize::try_from(start).ok()) else {
                 continue;
             };
@@ -299,8 +303,8 @@ impl CsvRows {
         Place { location: &self.location, dialect: &self.dialect, shape: &self.shape, text }
     }
 
-    /// Filters the group and appends the rows that pass to the output columns. `learns`: zones
-    /// observe what the first stage decodes.
+    /// Filters the group, and appends the rows that pass to the output columns. If `learns` is
+    /// true, zones are recorded from the columns that the first stage decodes.
     fn evaluate(&mut self, text: Text<'_>, learns: bool) -> Result<()> {
         let place = Place { location: &self.location, dialect: &self.dialect, shape: &self.shape, text };
         let zones = self.zones.as_mut().filter(|_| learns);
@@ -367,7 +371,8 @@ impl RecordFormat for CsvRows {
     }
 }
 
-/// Position of byte `at` of the object in the text, which may be beyond its end.
+/// Returns the position in the text of byte `at` of the object, which may lie after the end of the
+/// text.
 fn within(text: Text<'_>, at: u64) -> usize {
     usize::try_from(at.saturating_sub(text.offset)).unwrap_or(usize::MAX)
 }
@@ -379,7 +384,7 @@ mod tests {
     use bytes::Bytes;
     use pushdowndb_contract::{AggregateCall, AggregateFunction, CsvOptions, Expr, Format, Output};
 
-    /// Blank lines and comments take no steps of their own, however few records are wanted.
+    /// Blank lines and comments take no extra steps, even if few records are requested.
     #[test]
     fn lines_that_are_no_records_are_passed_over_together() {
         let schema = Arc::new(Schema::new(vec![Field::new("a", DataType::Utf8, true)]));
@@ -411,7 +416,7 @@ mod tests {
         }
     }
 
-    /// Ends and rows of each step over text with these candidates.
+    /// Bytes and rows of each step over text with these candidates.
     #[test]
     fn only_candidates_are_cut_and_the_text_searched_is_consumed() {
         let text = "h,i\n1,a\n2,b\n\n3,c\r\n4,d\n5,e\n";
@@ -426,7 +431,8 @@ mod tests {
         let mut buffer = TextBuffer::new(0, 1 << 20);
         buffer.fill(&mut Bytes::from_static(text.as_bytes()));
         buffer.finish();
-        // "2,b", the blank line, "3,c" and "5,e"; what is searched ends before the last.
+        // The candidates are "2,b", the blank line, "3,c" and "5,e"; the searched text ends before
+        // "5,e".
         let mut candidates = Candidates { starts: [8, 12, 13, 22].into(), searched: 22 };
         let mut seen = vec![];
         while !buffer.text().is_empty() {
@@ -435,7 +441,7 @@ mod tests {
             seen.push((buffer.offset(), step.records));
             rows.take().unwrap();
         }
-        // The header and "1,a" are read before the search has begun.
+        // The header and "1,a" are read before the search begins.
         assert_eq!(seen, [(8, 1), (12, 1), (18, 1), (22, 0), (26, 1)]);
     }
 }

@@ -17,11 +17,13 @@ use crate::text::stage::Stage;
 use crate::text::translate::Start;
 use crate::zones::zone::{ZoneColumn, can_be_zoned};
 
-/// A scan of a CSV object: the rows that pass, as columns that the rewritten output reads.
+/// A scan of a CSV object. It returns the rows that pass, with the columns that the rewritten
+/// output reads.
 pub(crate) type CsvScan = TextScan<CsvRows>;
 
 impl CsvScan {
-    /// A scan for the fragment, and the fragment's output rewritten to the columns that come out.
+    /// Creates a scan for the fragment. Also returns the fragment's output, rewritten to the
+    /// columns that the scan returns.
     pub(crate) fn new(fragment: &Fragment, options: &CsvOptions, input: ScanInput) -> Result<(Self, Output)> {
         let location = input.reader.location().to_owned();
         let canonical = options.wide.as_ref().map(|_| rewrite::canonical(options));
@@ -52,7 +54,7 @@ impl CsvScan {
         let range = input.range.clone();
         let mut rewritten = None;
         let opened = Self::open(input, text, |input, is_parts| {
-            // A part never holds the header.
+            // A part never contains the header.
             let header_at = if is_parts { u64::MAX } else { input.buffer.offset() };
             let begin = input.range.start;
             let (mut rows, output) = CsvRows::new(fragment, cut, &location, header_at, begin, &scan)?;
@@ -68,8 +70,8 @@ impl CsvScan {
             {
                 rows.note_zones(zones, options, begin);
             }
-            // Where every record has a place, and where they were picked already, nothing is left
-            // to be found.
+            // If every record has a position, or the records were already selected, there is
+            // nothing to search.
             let matcher = rows.matcher(&scan).filter(|_| matches!(range, ScanRange::Bytes(_)));
             Ok((rows, matcher))
         })?;
@@ -77,7 +79,7 @@ impl CsvScan {
     }
 }
 
-/// The stages that translate the text which is cut by `cut`.
+/// Returns the stages of the translation to the text that is cut with the options `cut`.
 fn translate(
     fragment: &Fragment,
     options: &CsvOptions,
@@ -95,7 +97,7 @@ fn translate(
     Ok(Translate { start: Some(Box::new(start)), fields })
 }
 
-/// The condition of a fragment that zones may rule out, and the columns that it reads.
+/// Returns the condition of a fragment by which zones can be pruned, and the columns that it reads.
 pub(crate) fn zoned(fragment: &Fragment, options: &CsvOptions) -> Result<Option<(Expr, Vec<ZoneColumn>)>> {
     let plan = CsvPlan::new(fragment, options, &Arc::default())?;
     Ok(plan.columns.zoned(options).map(|(condition, columns)| (condition.clone(), columns)))

@@ -1,13 +1,13 @@
-//! Filtering by the stages of a plan, in an order that is measured while they run.
+//! Filtering by the stages of a plan, in an order that is determined by measurements.
 //!
-//! Now and then every stage runs on all records of a group, which shows the selectivity of each.
-//! Stages are then ordered by cost per dropped row (Hellerstein, "Practical Predicate Placement",
-//! Section 2.1: rank). Fields are cut in two steps: those of the stages that drop most rows from
-//! all records, the others only from the rest.
+//! For one group in a while, every stage runs on all of its records, which shows the selectivity of
+//! each stage. Stages are then ordered by cost per dropped row (Hellerstein, "Practical Predicate
+//! Placement", Section 2.1: rank). Fields are cut in two steps: first the fields of the stages that
+//! drop most rows, for all records, and then the other fields for the remaining records.
 //!
-//! The order decides which rows a condition is evaluated on, and so which errors are seen. The rule
-//! (decision 0010): a scan fails only if it fails in the written order. A group that fails in
-//! another order is repeated in the written one.
+//! The order determines on which rows a condition is evaluated, and so which errors occur. The rule
+//! (decision 0010) is that a scan fails only if it fails in the order of the query. If a group
+//! fails in another order, it is processed again in the order of the query.
 
 use arrow::array::ArrayRef;
 use pushdowndb_contract::Result;
@@ -23,63 +23,64 @@ use crate::text::csv::plan::Stage;
 use crate::values::builders::ColumnBuilder;
 use crate::values::fields::FieldColumn;
 
-/// One in this many groups measures selectivity.
+/// Selectivity is measured on one in this number of groups.
 const SAMPLE_GROUPS: u64 = 128;
 
-/// Fields are cut in two steps if at most this fraction of rows is left after the first.
+/// Fields are cut in two steps if at most this fraction of the rows passes the first stages.
 const EARLY_RANK_SELECTIVITY: f64 = 0.3;
 
-/// Cost of building a column, relative to comparing a number.
+/// The cost of building a column, relative to comparing a number.
 const COLUMN_COST: f64 = 6.0;
 
-/// Reading a field costs about as much as reading this many bytes.
+/// The cost of reading a field, in bytes that could be read in the same time.
 pub(crate) const STEPS_PER_FIELD: usize = 16;
 
 /// The stages of a plan and their measurements.
 pub(crate) struct Stages {
     stages: Vec<Stage>,
-    /// Builders of the columns of each stage, emptied after every group.
+    /// The builders of the columns of each stage, which are emptied after every group.
     builders: Vec<Vec<Box<dyn ColumnBuilder>>>,
     written: Order,
-    /// The measured order, if it differs from the written one.
+    /// The measured order, if it differs from the order of the query.
     found: Option<Order>,
     groups: u64,
     steps: Steps,
 }
 
-/// The order of stages, and the fields that are cut before them.
+/// An order of stages, and the fields that are cut for it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct Order {
     stages: Vec<usize>,
-    /// Number of stages that run before the further fields are cut.
+    /// The number of stages that run before the `further` fields are cut.
     early: usize,
-    /// Fields cut from all records, ascending, and those cut from what the early stages leave.
+    /// The fields that are cut for all records, ascending, and those that are cut for the records
+    /// that pass the early stages.
     first: Vec<usize>,
     further: Vec<usize>,
 }
 
-/// The records of a group, and the fields cut from them.
+/// The records of a group, and the fields that were cut from them.
 #[derive(Default)]
 pub(crate) struct Group {
     pub(crate) records: Vec<Record>,
     /// Fields of all records.
     first: Cells,
-    /// Fields of some.
+    /// Fields of some records.
     further: Cells,
-    /// Scratch space for the rows that a stage keeps.
+    /// Scratch space for the rows that pass a stage.
     kept: Vec<u32>,
 }
 
 /// The rows of a group that passed.
 pub(crate) struct Passed {
-    /// The records whose further fields were cut; their cells are the further ones.
+    /// The records for which further fields were cut; their cells are in [`Group::further`].
     further_of: Option<Vec<u32>>,
-    /// Their indexes among the rows with cells; `None` for all.
+    /// The indexes of the passed rows among the rows with cells; `None` if all of them passed.
     rows: Option<Vec<u32>>,
     pub(crate) count: usize,
 }
 
-/// Observer of what the first stage decoded of all records.
+/// A function that gets the columns that the first stage decodes for all records.
 pub(crate) type Observe<'a> = &'a mut dyn FnMut(&[Record], &[ArrayRef]) -> Result<()>;
 
 impl Stages {
@@ -90,9 +91,9 @@ impl Stages {
         Ok(Self { stages, builders, written, found: None, groups: 0, steps: Steps::default() })
     }
 
-    /// Returns the rows of the group that pass, with the fields that the output needs cut out of
-    /// them. `observe` sees the columns that the query's first condition, in the order it is
-    /// written in, decodes of all records of the group.
+    /// Returns the rows of the group that pass, after cutting the fields that the output needs.
+    /// `observe` gets the columns of the query's first condition (in the order of the query),
+    /// decoded for all records of the group.
     pub(crate) fn run(
         &mut self,
         group: &mut Group,
@@ -147,7 +148,7 @@ impl Stages {
         Ok(passed)
     }
 
-    /// The fraction of the group's rows that each stage on its own lets pass.
+    /// Returns for each stage the fraction of the group's rows that pass it alone.
     fn sample(&mut self, group: &mut Group, place: Place<'_>) -> Result<Vec<f64>> {
         group.cut_first(&self.written.first, place)?;
         let count = group.records.len();
@@ -160,7 +161,7 @@ impl Stages {
         rates.collect()
     }
 
-    /// Orders the stages by rank and decides which fields to cut early.
+    /// Orders the stages by rank, and decides which fields to cut early.
     fn by_rank(&self, rates: &[f64], output: &[DecodedColumn]) -> Order {
         let rate = |stage: usize| rates.get(stage).copied().unwrap_or(1.0);
         let rank = |stage: &usize| {
@@ -176,7 +177,7 @@ impl Stages {
         let left: Vec<f64> = left.collect();
         let early = match left.iter().position(|left| *left <= EARLY_RANK_SELECTIVITY) {
             Some(step) => step + 1,
-            // If most rows pass all stages, all fields are cut at once.
+            // If most rows pass all stages, all fields are cut in one step.
             None if left.last().is_some_and(|left| *left > 0.5) => usize::MAX,
             None => order.len(),
         };
@@ -214,7 +215,7 @@ impl Stage {
         }
     }
 
-    /// Keeps the rows among `passed` for which the condition holds.
+    /// Narrows `passed` to the rows for which the condition holds.
     fn run(
         &self,
         builders: &mut [Box<dyn ColumnBuilder>],
@@ -234,8 +235,8 @@ impl Stage {
             _ => {
                 let arrays = self.decode(builders, group, passed, place, steps);
                 if arrays.is_err() {
-                    // Values decoded before the bad field belong to no group; columns may have
-                    // different lengths.
+                    // The values decoded before the bad field belong to no group, and columns may
+                    // have different lengths.
                     builders.iter_mut().for_each(|builder| drop(builder.finish()));
                 }
                 let arrays = arrays?;
@@ -283,7 +284,7 @@ impl Group {
         self.first.cut(fields, records, place)
     }
 
-    /// Cuts further fields of the rows that passed, and forgets the other rows.
+    /// Cuts further fields of the rows that passed. Returns a selection of only those rows.
     fn cut_further(&mut self, fields: &[usize], passed: Passed, place: Place<'_>) -> Result<Passed> {
         let count = passed.count;
         let rows = match passed.rows {
@@ -295,7 +296,7 @@ impl Group {
         Ok(Passed { further_of: Some(rows), rows: None, count })
     }
 
-    /// One field of the rows that passed.
+    /// Returns one field of the rows that passed.
     pub(crate) fn fields<'a>(&'a self, field: usize, passed: &'a Passed, place: Place<'a>) -> FieldColumn<'a> {
         let cells = if passed.further_of.is_some() { &self.further } else { &self.first };
         FieldColumn {
@@ -308,7 +309,7 @@ impl Group {
         }
     }
 
-    /// The records of the rows that passed.
+    /// Returns the records of the rows that passed.
     pub(crate) fn records_of<'a>(&'a self, passed: &'a Passed) -> impl Iterator<Item = Record> + 'a {
         let at = |rows: &Option<Vec<u32>>, row: usize| match rows {
             Some(rows) => rows.get(row).map_or(usize::MAX, |row| *row as usize),

@@ -1,4 +1,4 @@
-//! The last stage of a translation: the fields of each record.
+//! The last stage of a translation, which translates the fields of each record.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use crate::text::errors::too_long;
 use crate::text::stage::Stage;
 use crate::text::translate::spelling::Kind;
 
-/// The bytes of records that are checked together.
+/// The number of bytes of records that are checked together.
 const CHECKED_BYTES: usize = 64 * 1024;
 
-/// Translates the fields of each record, and drops records that do not fit.
+/// Translates the fields of each record, and drops records that do not match the columns.
 pub(crate) struct Fields {
     location: String,
     dialect: Dialect,
-    /// The options by which the translated text is read.
+    /// The options with which the translated text is read.
     options: CsvOptions,
     translation: Arc<Translation>,
     schema: SchemaRef,
@@ -29,9 +29,9 @@ pub(crate) struct Fields {
     record_bytes: usize,
     /// True if the next record is the header.
     header: bool,
-    /// Text of which no record is complete yet.
+    /// Text that does not contain a complete record yet.
     rest: Vec<u8>,
-    /// Offset of `rest` in the text.
+    /// The offset of `rest` in the text.
     offset: u64,
     /// Records that are not checked yet.
     pending: Vec<Pending>,
@@ -41,17 +41,17 @@ pub(crate) struct Fields {
 
 /// A translated record that is not checked yet.
 struct Pending {
-    /// The translated text in [`Fields::pending_text`].
+    /// The range of the translated record in [`Fields::pending_text`].
     place: Range<usize>,
-    /// Offset and text of the record as it was.
+    /// The offset and the text of the original record.
     byte: u64,
     record: Vec<u8>,
-    /// Why it does not fit, if that is known.
+    /// Why it does not match, if that is already known.
     reason: Option<String>,
 }
 
 impl Fields {
-    /// The stage for text that is read by `options` as columns of `schema`.
+    /// Creates the stage for text that is read with `options` as columns of `schema`.
     pub(crate) fn new(
         options: &CsvOptions,
         translation: &Arc<Translation>,
@@ -89,8 +89,8 @@ impl Fields {
                     at = line.next;
                 }
                 Ok(None) => break,
-                // A quote that is open to the end of the text: the scan says so, if it is not to be
-                // left out.
+                // A quote is not closed before the end of the text. Unless such records are
+                // skipped, the scan reports it.
                 Err(_) => {
                     let record = text.get(at..).unwrap_or_default();
                     match self.translation.ignores_errors {
@@ -147,7 +147,7 @@ impl Fields {
         }
     }
 
-    /// The translated record, and the number of its fields.
+    /// Returns the translated record, and the number of its fields.
     fn fields(&self, text: &[u8], line: Line) -> Result<(Vec<u8>, usize), Malformed> {
         let fields = self.dialect.raw_fields(text, line)?;
         let mut out = Vec::with_capacity(line.next - line.start);
@@ -180,7 +180,7 @@ impl Fields {
         Ok((out, fields.len()))
     }
 
-    /// Adds a field, in quotes where it needs them.
+    /// Appends a field, in quotes if it needs them.
     fn put(&self, field: &[u8], out: &mut Vec<u8>) {
         let Dialect { delimiter, quoting, terminator, .. } = &self.dialect;
         let quote = quoting.map(|quoting| quoting.quote);

@@ -1,12 +1,13 @@
 //! Reads groups of records of the same shape, member by member.
 //!
-//! Most records of a text have the same keys in the same order, and values of the same kind. The
-//! commas of a group are found together ([`crate::text::json::commas`]), so that members are
-//! compared across records: the key at an index is compared with that of each record, and the value
-//! ends at the next comma. Other records are left to [`crate::text::json::walk`].
+//! Most records of a text have the same keys in the same order, with values of the same kinds. The
+//! commas of a group are found together ([`crate::text::json::commas`]). Then members are compared
+//! across records: the key at an index is compared with the key there in each record, and the value
+//! ends at the next comma. Records of another shape are read by [`crate::text::json::walk`].
 //!
-//! Worth its lines: without it the instructions of the `json` cases of the scan bench rise by 34 %
-//! (q1), 24 % (q6) and 16 % (top100); cases that read one or two columns do not change.
+//! This is worth its code: without it, the instructions of the `json` cases of the scan benchmark
+//! rise by 34 % (q1), 24 % (q6) and 16 % (top100); cases that read one or two columns do not
+//! change.
 
 #![allow(clippy::inline_always, reason = "what is not inlined into a kernel is compiled without its features")]
 
@@ -18,19 +19,19 @@ use crate::text::json::numbers::Tokens;
 use crate::text::json::value::{Value, number};
 use crate::text::json::walk::{Walk, Whose, inside};
 
-/// Longer keys, as written, are not compared here.
+/// The maximum length of keys that are compared here, in bytes as written.
 const KEY_BYTES: usize = 32;
 
 const WORDS: usize = KEY_BYTES / 8;
 
-/// If most records of a group differ time and again, twice as many groups are skipped each time, up
+/// If most records of a group differ repeatedly, the number of skipped groups doubles each time, up
 /// to this power of two.
 const MAX_BACKOFF_LOG2: u32 = 8;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Shape {
     places: Vec<Place>,
-    /// Number of quotes around keys and strings.
+    /// The number of quotes around keys and strings.
     quotes: u32,
 }
 
@@ -46,7 +47,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Returns `None` if the key, with quotes and colon, is too long.
+    /// Returns `None` if the key is too long, including its quotes and colon.
     pub(crate) fn new(key: &[u8], whose: Whose, is_string: bool) -> Option<Self> {
         let (mut bytes, mut mask) = ([0; KEY_BYTES], [0; KEY_BYTES]);
         bytes.get_mut(..key.len())?.copy_from_slice(key);
@@ -63,18 +64,18 @@ fn words(bytes: &[u8; KEY_BYTES]) -> [u64; WORDS] {
     words
 }
 
-/// Positions of the current member in each record of a group.
+/// The positions of the current member in each record of a group.
 struct Members {
     starts: [u32; GROUP_RECORDS],
-    /// End of the last member.
+    /// The ends of the last members.
     ends: [u32; GROUP_RECORDS],
-    /// Index of the next comma.
+    /// The indexes of the next commas.
     commas: [u32; GROUP_RECORDS],
 }
 
 impl Shape {
-    /// The shape of the last record of a walk; `None` if it was not plain, had no members, or has a
-    /// key that is too long.
+    /// Returns the shape of the last record of a walk. Returns `None` if it was not plain, has no
+    /// members, or has a key that is too long.
     pub(crate) fn of(walk: &Walk) -> Option<Self> {
         let places = walk.last_keys()?.iter().map(|key| Place::new(&key.bytes, key.whose, key.is_string));
         places.collect::<Option<_>>().map(Self::new)
@@ -86,10 +87,12 @@ impl Shape {
         Self { places, quotes }
     }
 
-    /// Passes the values of up to [`GROUP_RECORDS`] records without escapes, whose commas are
-    /// known, to `take`: the number of the record, the number of the member, and the range of the
-    /// value in the text, a string without its quotes. `takes` tells whether a member takes values
-    /// of a kind. Returns a mask of the records of another shape, whose values are to be discarded.
+    /// Reads the values of up to [`GROUP_RECORDS`] records without escapes, whose commas are known.
+    ///
+    /// For each value, `take` gets the number of the record, the number of the member, and the
+    /// range of the value in the text, for a string without its quotes. `takes` returns whether a
+    /// member accepts values of a kind. Returns a mask of the records of another shape, whose
+    /// values must be discarded.
     pub(crate) fn values(
         &self,
         text: &[u8],
@@ -102,7 +105,7 @@ impl Shape {
     }
 }
 
-/// [`Shape::values`] for one kind of registers.
+/// The kernel of [`Shape::values`].
 struct FindValues<'a, Takes, Take> {
     shape: &'a Shape,
     text: &'a [u8],
@@ -154,8 +157,8 @@ impl<Takes: Fn(usize, Value) -> bool, Take: FnMut(usize, usize, Range<usize>)> K
 }
 
 impl Place {
-    /// Passes the values of members with these ends; returns a mask of records that differ. Loops
-    /// and no closures, which are not always inlined before what they call.
+    /// Reads the values of the members with these ends. Returns a mask of the records that differ.
+    /// This uses loops, since closures are not always inlined before the functions that they call.
     #[inline(always)]
     fn values(
         &self,
@@ -223,7 +226,8 @@ impl Place {
         odd
     }
 
-    /// Start of the value of the member at `start..end`, if it has the key and a value.
+    /// Returns the start of the value of the member at `start..end`, if it has this key and a
+    /// value.
     #[inline(always)]
     fn value(&self, text: &[u8], start: usize, end: usize) -> Option<usize> {
         let found = words(text.get(start..)?.first_chunk()?);
@@ -235,7 +239,7 @@ impl Place {
         (differs == 0 && from < end).then_some(from)
     }
 
-    /// The range without quotes, if it is a string.
+    /// Returns the range without quotes, if the value is a string.
     #[inline(always)]
     fn string(&self, text: &[u8], start: usize, end: usize) -> Option<Range<usize>> {
         let from = self.value(text, start, end)?;
@@ -244,23 +248,23 @@ impl Place {
     }
 }
 
-/// The kind of a number with an uncommon spelling.
+/// Returns the kind of a number with an uncommon spelling.
 #[inline(never)]
 fn unusual(text: &[u8], from: usize, end: usize) -> Option<Value> {
     number(text.get(from..)?, text.get(from..end)?)
 }
 
-/// Decides when it pays to read records as a group.
+/// Decides when reading records as a group pays.
 #[derive(Debug, Default)]
 pub(crate) struct Patience {
-    /// Number of groups to skip.
+    /// The number of groups to skip.
     left: u32,
-    /// Number of consecutive groups of which most records differed.
+    /// The number of consecutive groups in which most records differed.
     lost: u32,
 }
 
 impl Patience {
-    /// Whether to look at the next records.
+    /// Returns whether the next records should be read as a group.
     pub(crate) fn looks(&mut self) -> bool {
         match self.left.checked_sub(1) {
             Some(left) => {
@@ -271,11 +275,13 @@ impl Patience {
         }
     }
 
-    /// So many of these were not alike. Whether most were.
+    /// Records that `odd` of the `of` records in a group had another shape. Returns whether most
+    /// had the same shape.
     pub(crate) fn found(&mut self, odd: usize, of: usize) -> bool {
         let alike = 2 * odd <= of;
         self.lost = if alike { 0 } else { (self.lost + 1).min(MAX_BACKOFF_LOG2) };
-        // The first time the shape may have been that of an odd record.
+        // After the first such group, none is skipped: the shape may have been that of an odd
+        // record.
         self.left = if self.lost > 1 { 1 << self.lost } else { 0 };
         alike
     }
@@ -346,7 +352,7 @@ mod tests {
         }
     }
 
-    /// Records of which most are alike, read as the exact way reads them.
+    /// Groups in which most records are alike must be read like the exact reader reads them.
     #[test]
     fn records_that_are_alike_mean_what_they_mean_when_they_are_parsed() {
         let fields = [
@@ -369,7 +375,7 @@ mod tests {
                     let (i, d, t) = (next(1_000_000), next(100_000_000), ["", "a,b", "é", "{[:"][next(4)]);
                     let (tens, cents) = (d / 100, d % 100);
                     let day = 1 + next(28);
-                    // From no odd ones to all.
+                    // From no odd records to all.
                     let odd = if next(300) < round { next(7) } else { 7 };
                     text += &match odd {
                         0 => format!(r#"{{"i":{i},"d":{tens}.{cents:02},"t":"{t}","u":[1],"y":"1994-02-{day:02}"}}"#),

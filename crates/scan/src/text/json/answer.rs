@@ -1,5 +1,5 @@
-//! JSON that arrives in pieces from elsewhere than an object: answers of S3 Select, which Arrow's
-//! reader decodes.
+//! JSON that arrives in pieces and is not an object: responses of S3 Select, which Arrow's reader
+//! decodes.
 
 use arrow::datatypes::Schema;
 use pushdowndb_contract::{Format, Fragment, JsonOptions, JsonShape, Output, Result};
@@ -7,20 +7,23 @@ use pushdowndb_contract::{Format, Fragment, JsonOptions, JsonShape, Output, Resu
 use super::cut::{Cut, Cutter};
 use super::surplus::Surplus;
 
-/// Finds in answers what their columns have no place for: fields, long integers and fractions.
+/// Finds values in responses that the columns cannot represent: fields without a column, and
+/// integers and fractions that would be rounded.
 pub struct JsonAnswer {
     surplus: Surplus,
     cutter: Cutter,
     cut: Cut,
-    /// What came and is not checked yet.
+    /// Text that has arrived and is not checked yet.
     text: Vec<u8>,
     location: String,
 }
 
 impl JsonAnswer {
-    /// For answers to `request` with the columns of `schema`, called `location` in messages; `None`
-    /// if the columns take whatever there is. Aggregates are computed in storage, and do not show
-    /// it.
+    /// Creates a check of responses to `request` with the columns of `schema`. Errors refer to the
+    /// response as `location`.
+    ///
+    /// Returns `None` if the columns can represent all values, and for aggregates, which storage
+    /// computes, so that the response does not show their input.
     pub fn new(request: &Fragment, schema: &Schema, location: &str) -> Option<Self> {
         let Format::Json(JsonOptions { inferred, .. }) = request.format else { return None };
         let Output::Rows(_) = &request.output else { return None };
@@ -35,8 +38,8 @@ impl JsonAnswer {
         })
     }
 
-    /// Checks the records that `bytes`, the next piece, completes. What is no JSON is left to the
-    /// decoder.
+    /// Checks the records that `bytes`, the next piece, completes. Text that is not JSON is left to
+    /// the decoder.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<()> {
         self.text.extend_from_slice(bytes);
         let Self { surplus, cutter, cut, text, location } = self;
@@ -65,7 +68,7 @@ mod tests {
         Fragment::all(Format::Json(JsonOptions { inferred, ..JsonOptions::default() }), Arc::new(schema))
     }
 
-    /// What is found wherever the text is cut in two.
+    /// Returns what is found, wherever the text is cut in two.
     fn found(request: &Fragment, schema: &Schema, text: &str) -> Option<String> {
         let found = (0..text.len()).map(|at| {
             let mut answer = JsonAnswer::new(request, schema, "s3://b/a.json").unwrap();

@@ -1,9 +1,9 @@
-//! Finding the ends of members: commas outside of strings, 64 bytes at a time.
+//! Finding the ends of members, which are commas outside of strings, 64 bytes at a time.
 //!
-//! In text without escapes a byte is in a string if an odd number of quotes precedes it, which a
-//! prefix XOR of the quotes computes for a block (Langdale and Lemire, "Parsing Gigabytes of JSON
-//! per Second", VLDB Journal 2019, Section 3.1.1). Members are found without reading values, and
-//! not one after the other.
+//! In text without escapes, a byte is inside a string if an odd number of quotes precedes it. A
+//! prefix XOR of the quotes computes that for a block (Langdale and Lemire, "Parsing Gigabytes of
+//! JSON per Second", VLDB Journal 2019, Section 3.1.1). So members are found without reading
+//! values, and not one after the other.
 
 #![allow(clippy::inline_always, reason = "what is not inlined into a kernel is compiled without its features")]
 
@@ -11,25 +11,26 @@ use std::ops::Range;
 
 use crate::simd::{self, BLOCK, Kernel, Lanes};
 
-/// Records that are read together: they are still in cache when their members are read.
+/// The number of records that are read together. They are still in a cache when their members are
+/// read.
 pub(crate) const GROUP_RECORDS: usize = 64;
 
-/// Maximum bytes of a record that is read here: memory grows with the record.
+/// The maximum length of a record that is read here, in bytes, since memory grows with the record.
 const MAX_RECORD_BYTES: usize = 256 * 1024;
 
 /// The commas of a group of records.
 #[derive(Default)]
 pub(crate) struct Commas {
-    /// Their positions in the text, record after record; and spare room.
+    /// The positions of the commas in the text, record after record, followed by spare space.
     places: Vec<u32>,
-    /// What was found in each record.
+    /// The commas and quotes of each record.
     records: Vec<Record>,
 }
 
-/// What was found in a record.
+/// The number of commas and quotes in a record.
 #[derive(Clone, Copy)]
 struct Record {
-    /// End of its commas among the positions.
+    /// The end of the record's commas among the positions.
     end: usize,
     quotes: u32,
 }
@@ -37,21 +38,21 @@ struct Record {
 /// The structure of a record without escapes.
 #[derive(Clone, Copy)]
 pub(crate) struct Structure<'a> {
-    /// Positions of commas outside of strings, ascending.
+    /// The positions of commas outside of strings, ascending.
     pub(crate) commas: &'a [u32],
-    /// Index of the first of them among all, see [`Commas::place`].
+    /// The index of the first of them among all commas, see [`Commas::place`].
     pub(crate) from: usize,
     pub(crate) quotes: u32,
 }
 
 impl Commas {
-    /// Finds the commas of these records, and forgets others.
+    /// Finds the commas of these records, and drops those of other records.
     pub(crate) fn find(&mut self, text: &[u8], records: &[Range<usize>]) {
         self.records.clear();
         simd::run(FindCommas { text, records, into: self });
     }
 
-    /// The structure of the record with this number; `None` if it is too long.
+    /// Returns the structure of the record with this number; `None` if the record is too long.
     #[inline]
     pub(crate) fn of(&self, number: usize) -> Option<Structure<'_>> {
         let start = number.checked_sub(1).map_or(Some(0), |before| Some(self.records.get(before)?.end))?;
@@ -59,7 +60,8 @@ impl Commas {
         Some(Structure { commas: self.places.get(start..record.end)?, from: start, quotes: record.quotes })
     }
 
-    /// Position of the comma with this index among all; arbitrary if there is none.
+    /// Returns the position of the comma with this index among all commas; arbitrary if there is
+    /// none.
     #[inline]
     pub(crate) fn place(&self, number: usize) -> u32 {
         self.places.get(number).copied().unwrap_or_default()
@@ -81,7 +83,7 @@ impl Kernel for FindCommas<'_> {
         let mut end = 0;
         for record in self.records {
             let mut quotes = 0;
-            // All ones within a string.
+            // All ones inside a string.
             let mut inside = 0;
             let mut at = if record.len() > MAX_RECORD_BYTES { record.end } else { record.start };
             while at < record.end {
@@ -115,10 +117,10 @@ impl Kernel for FindCommas<'_> {
     }
 }
 
-/// Writes the positions of the bits, followed by arbitrary values.
+/// Writes the positions of the set bits, followed by arbitrary values.
 #[inline(always)]
 fn write_places(mut mask: u64, from: u32, places: &mut [u32]) {
-    // In steps, mostly one: the number of bits is unpredictable.
+    // Four at a time, which mostly takes one step: the number of bits cannot be predicted.
     for places in places.chunks_exact_mut(4) {
         for place in places {
             *place = from + mask.trailing_zeros();

@@ -1,4 +1,4 @@
-//! Cutting JSON text into records: lines, or values one after the other.
+//! Cutting JSON text into records, which are lines, or values one after the other.
 
 use std::ops::Range;
 
@@ -12,10 +12,10 @@ use crate::values::json::skip_blanks;
 /// Cuts text into records.
 pub(crate) struct Cutter {
     shape: JsonShape,
-    /// True if the elements of a top-level array are records, rather than the array itself: S3
-    /// Select reads them as `S3Object[*][*]`, tables always do.
+    /// True if the elements of a top-level array are records, instead of the array itself. S3
+    /// Select reads them only with `S3Object[*][*]`, tables always do.
     flat: bool,
-    /// Inside such an array.
+    /// True inside such an array.
     in_array: bool,
     /// The next token in that array.
     expected: Expected,
@@ -25,20 +25,20 @@ pub(crate) struct Cutter {
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Expected {
-    /// A value or the end.
+    /// A value, or the end of the array.
     First,
     /// A value.
     Value,
-    /// A comma or the end.
+    /// A comma, or the end of the array.
     Comma,
 }
 
-/// Result of a cut.
+/// The result of a cut.
 #[derive(Default)]
 pub(crate) struct Cut {
-    /// Ranges of the records in the text; an empty range is a record without content.
+    /// The ranges of the records in the text. An empty range is a record without content.
     pub(crate) records: Vec<Range<usize>>,
-    /// Number of bytes that are done.
+    /// The number of bytes that are done.
     pub(crate) consumed: usize,
 }
 
@@ -47,9 +47,11 @@ impl Cutter {
         Self { shape, flat, in_array: false, expected: Expected::First, descent: Descent::new(from) }
     }
 
-    /// Cuts the first `most` complete records of `text` that begin before `stop`; `whole` if no
-    /// more text will come. The error is the position of malformed text, if cutting finds it; most
-    /// errors are left to the decoder.
+    /// Cuts the first `most` complete records of `text` that begin before `stop`. `whole` says that
+    /// there is no more text.
+    ///
+    /// If cutting finds malformed text, its position is returned as the error. Most errors are left
+    /// to the decoder.
     pub(crate) fn cut(
         &mut self,
         text: &[u8],
@@ -78,7 +80,7 @@ impl Cutter {
                 JsonShape::Document => match self.root_or_further(text, at, whole)? {
                     (Found::Record(record), end) => Some((Some(record), end)),
                     (Found::Missing, end) => Some((Some(end..end), end)),
-                    // Blanks after the last value.
+                    // There are only blanks after the last value.
                     (Found::Root, end) if end == at => None,
                     (Found::Root, end) => Some((None, end)),
                     (Found::More, end) => {
@@ -97,9 +99,9 @@ impl Cutter {
         Ok(())
     }
 
-    /// Like [`Self::cut`], for lines at `candidates` only, which are taken from the queue. `text`
-    /// begins at the start of `bytes`, a range of the object's text; records that begin at its end
-    /// or later are not wanted.
+    /// Like [`Self::cut`], but only for lines at `candidates`, which are taken from the queue.
+    /// `text` begins at the start of `bytes`, a range of the object's text. Records that begin at
+    /// or after its end are not needed.
     pub(crate) fn cut_candidates(
         &mut self,
         text: &[u8],
@@ -115,7 +117,7 @@ impl Cutter {
         let place = |at: u64| usize::try_from(at.saturating_sub(offset)).unwrap_or(usize::MAX);
         while into.records.len() < most {
             let Some(start) = candidates.starts.pop_front_if(|start| *start < end) else {
-                // Continues with the first line that was not searched or is not wanted.
+                // Continues with the first line that was not searched or is not needed.
                 let beyond = place(candidates.searched.min(end));
                 let next = beyond.checked_sub(1).map_or(0, |before| {
                     let end = text.get(before..).and_then(|rest| memchr(b'\n', rest));
@@ -133,7 +135,7 @@ impl Cutter {
         Ok(())
     }
 
-    /// Appends the records of the line at `at` and returns the start of the next; `None` if the
+    /// Appends the records of the line at `at`. Returns the start of the next line; `None` if the
     /// line is incomplete.
     fn line(
         &mut self,
@@ -150,12 +152,13 @@ impl Cutter {
         Ok(Some(end))
     }
 
-    /// True if the text may end here.
+    /// Returns whether the text may end here.
     pub(crate) fn may_end(&self) -> bool {
         !self.in_array && self.descent.is_at_root()
     }
 
-    /// The next bracket or comma of a top-level array, or else a step down to the records.
+    /// Reads the next bracket or comma of a top-level array, or else descends further to the
+    /// records.
     fn root_or_further(&mut self, text: &[u8], at: usize, whole: bool) -> Result<(Found, usize), usize> {
         if self.descent.is_at_root()
             && let Some(end) = self.mark(text, at)?
@@ -169,7 +172,7 @@ impl Cutter {
         Ok(further)
     }
 
-    /// The end of a bracket or comma of a top-level array, if one comes next.
+    /// Returns the end of a bracket or comma of a top-level array, if it comes next.
     fn mark(&mut self, text: &[u8], at: usize) -> Result<Option<usize>, usize> {
         let start = skip_blanks(text, at);
         let Some(&byte) = text.get(start) else { return Ok(None) };
@@ -191,8 +194,8 @@ impl Cutter {
     }
 }
 
-/// The value after `at`, if it is complete, and the position after it. Malformed values are left to
-/// the decoder.
+/// Returns the value after `at` and the position after it; `None` if the value is incomplete.
+/// Malformed values are left to the decoder.
 fn value(text: &[u8], at: usize, whole: bool) -> Option<(Option<Range<usize>>, usize)> {
     let start = skip_blanks(text, at);
     text.get(start)?;
@@ -203,7 +206,7 @@ fn value(text: &[u8], at: usize, whole: bool) -> Option<(Option<Range<usize>>, u
     }
 }
 
-/// Appends the records within one complete value.
+/// Appends the records inside a complete value.
 fn within(descent: &mut Descent, text: &[u8], value: Range<usize>, into: &mut Vec<Range<usize>>) -> Result<(), usize> {
     let mut at = value.start;
     let text = text.get(..value.end).unwrap_or_default();
@@ -219,7 +222,7 @@ fn within(descent: &mut Descent, text: &[u8], value: Range<usize>, into: &mut Ve
     }
 }
 
-/// The line at `at`; blank lines are no records.
+/// Returns the line at `at` and the position after it. A blank line is not a record.
 fn line(text: &[u8], at: usize, whole: bool) -> Option<(Option<Range<usize>>, usize)> {
     let rest = text.get(at..).filter(|rest| !rest.is_empty())?;
     let (end, next) = match memchr(b'\n', rest) {
@@ -227,7 +230,7 @@ fn line(text: &[u8], at: usize, whole: bool) -> Option<(Option<Range<usize>>, us
         None if whole => (text.len(), text.len()),
         None => return None,
     };
-    // Of this line alone: many blank ones may follow.
+    // Only this line is skipped: many blank lines may follow.
     let start = skip_blanks(text.get(..end).unwrap_or_default(), at);
     Some(((start < end).then_some(start..end), next))
 }

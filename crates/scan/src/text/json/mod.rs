@@ -1,4 +1,4 @@
-//! JSON: one record a line, or values one after the other; columns by name.
+//! JSON: one record per line, or values one after the other, with columns by name.
 
 pub(crate) mod alike;
 pub(crate) mod answer;

@@ -1,15 +1,15 @@
-//! Recognizing numbers in a common spelling, many tokens at a time.
+//! Recognition of numbers in a common spelling, many tokens at a time.
 
 #![allow(clippy::inline_always, reason = "what is not inlined into a kernel is compiled without its features")]
 
 use crate::text::json::commas::GROUP_RECORDS;
 use crate::text::json::value::{ONES, SEVEN};
 
-/// The most digits of an integer that is written with an exponent.
+/// The maximum number of digits of an integer that is written with an exponent.
 const MOST_DIGITS: usize = 40;
 
-/// The digits of an integer that is written with a point or an exponent, `17.0` or `1.5e1`, after
-/// its sign; `None` for what is no integer.
+/// Returns the digits, after a sign, of an integer that is written with a point or an exponent,
+/// such as `17.0` or `1.5e1`. Returns `None` if the number is not an integer.
 pub(crate) fn whole(token: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(token).ok()?;
     let (sign, unsigned) = if let Some(rest) = text.strip_prefix('-') { ("-", rest) } else { ("", text) };
@@ -23,7 +23,7 @@ pub(crate) fn whole(token: &[u8]) -> Option<String> {
     if significant.is_empty() {
         return Some("0".to_owned());
     }
-    // How many zeros follow the digits, or how many of them are behind the point.
+    // The number of zeros to append to the digits, or, if negative, of digits after the point.
     let zeros = exponent - i64::try_from(after.len()).ok()?;
     let whole = match usize::try_from(zeros) {
         Ok(zeros) if significant.len() + zeros <= MOST_DIGITS => format!("{significant}{}", "0".repeat(zeros)),
@@ -38,11 +38,11 @@ pub(crate) fn whole(token: &[u8]) -> Option<String> {
     Some(format!("{sign}{whole}"))
 }
 
-/// Tokens that are classified together.
+/// A group of tokens that are classified together.
 pub(crate) struct Tokens {
-    /// The eight bytes up to the end of each.
+    /// The last eight bytes of each token.
     endings: [u64; GROUP_RECORDS],
-    /// Their lengths; zero if there is none.
+    /// The length of each token; zero if there is none.
     lengths: [u64; GROUP_RECORDS],
 }
 
@@ -64,8 +64,8 @@ impl Tokens {
         }
     }
 
-    /// Masks of the integers, and of the other numbers: without a sign, of at most 8 bytes. Others
-    /// are left to [`number`].
+    /// Returns masks of the integers and of the other numbers, among tokens of at most 8 bytes
+    /// without a sign. Other tokens are left to [`number`].
     #[inline(always)]
     pub(crate) fn numbers(&self) -> (u64, u64) {
         let (mut integers, mut others) = ([0u64; GROUP_RECORDS], [0u64; GROUP_RECORDS]);
@@ -75,13 +75,13 @@ impl Tokens {
             let first = 64u32.wrapping_sub(8 * *length as u32) & 63;
             let mask = u64::MAX << first;
             let bytes = ending ^ (ONES * u64::from(b'0'));
-            // The high bit of each byte that is no digit and no point, exactly: sums of seven bits
-            // do not carry.
+            // Sets the high bit of exactly those bytes that are neither a digit nor a point: sums
+            // of seven bits do not carry.
             let no_digits = (((bytes & SEVEN) + ONES * (0x7f - 9)) | bytes) & !SEVEN & mask;
             let points = bytes ^ (ONES * u64::from(b'0' ^ b'.'));
             let points = !(((points & SEVEN) + SEVEN) | points) & !SEVEN & mask;
             let (first_bit, last_bit) = (0x80 << first, 0x80 << 56);
-            // Only zero begins with a zero.
+            // Only zero may begin with a zero.
             let is_zero_first = (bytes >> first) & 0xff == 0;
             let is_canonical = !is_zero_first || *length == 1 || points == first_bit << 8;
             let is_one_point = no_digits & no_digits.wrapping_sub(1) == 0 && no_digits & (first_bit | last_bit) == 0;
@@ -93,7 +93,7 @@ impl Tokens {
     }
 }
 
-/// A bit for each value that is not zero.
+/// Returns a bit for each value, set if the value is not zero.
 #[inline(always)]
 fn bits(flags: &[u64; GROUP_RECORDS]) -> u64 {
     flags.iter().enumerate().fold(0, |bits, (number, flag)| bits | flag << number)
@@ -176,7 +176,7 @@ mod tests {
                 }
             }
         }
-        // Else this would prove little.
+        // With fewer numbers, this test would prove little.
         assert!(found > 100_000, "{found}");
     }
 }

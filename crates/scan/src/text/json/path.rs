@@ -1,11 +1,11 @@
-//! Descends a path to the records inside a value, while the value streams by.
+//! Descends a path to the records inside a value, while the value arrives in pieces.
 //!
 //! `FROM S3Object[*].rows[*]` makes a record of every element of `rows`, in a document that may be
-//! larger than memory. Text beside the path is skipped byte by byte, judged by its brackets and
-//! quotes alone; only a record must be in the buffer as a whole.
+//! larger than memory. Text that is not on the path is skipped byte by byte; only its brackets and
+//! quotes are examined. Only a record has to be in the buffer completely.
 //!
-//! Every step that finds nothing (no such member, an empty array, a value of another kind) is a
-//! record without content: S3 Select calls it MISSING.
+//! Every step that finds nothing (a missing member, an empty array, a value of another kind) yields
+//! a record without content, which S3 Select calls MISSING.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ use crate::values::json::{Key, is_blank, skip_blanks};
 #[derive(Clone, Debug)]
 pub(crate) struct Descent {
     steps: Vec<Step>,
-    /// The open objects and arrays, one for each step.
+    /// The open objects and arrays, one for each step of the path.
     open: Vec<Open>,
     next: Next,
 }
@@ -33,9 +33,9 @@ enum Step {
 #[derive(Clone, Copy, Debug)]
 struct Open {
     is_array: bool,
-    /// Number of elements or members seen.
+    /// The number of elements or members seen so far.
     seen: usize,
-    /// True if the step has found something in it.
+    /// True if the step has found something in this object or array.
     found: bool,
 }
 
@@ -44,15 +44,15 @@ enum Next {
     Value,
     /// The first element or key, or the end.
     First,
-    /// An element or key, after a comma.
+    /// An element or key after a comma.
     Another,
-    /// A comma or the end.
+    /// A comma, or the end.
     After,
     /// A value that is not on the path.
     Skip(Skip),
 }
 
-/// State of a value that is skipped.
+/// The state of a value that is being skipped.
 #[derive(Clone, Copy, Debug, Default)]
 struct Skip {
     depth: usize,
@@ -61,7 +61,7 @@ struct Skip {
     escaped: bool,
 }
 
-/// Result of a step.
+/// The result of a step.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) enum Found {
     /// A record.
@@ -70,7 +70,7 @@ pub(crate) enum Found {
     Missing,
     /// The end of the top-level value.
     Root,
-    /// Nothing before more text comes.
+    /// More text is needed.
     More,
 }
 
@@ -85,18 +85,18 @@ impl Descent {
         Self { steps: path.iter().map(step).collect(), open: Vec::new(), next: Next::Value }
     }
 
-    /// True if the top-level values are the records.
+    /// Returns whether the top-level values are the records.
     pub(crate) fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }
 
-    /// True if a top-level value comes next, rather than the rest of one.
+    /// Returns whether a top-level value comes next, instead of the rest of one.
     pub(crate) fn is_at_root(&self) -> bool {
         self.open.is_empty() && matches!(self.next, Next::Value)
     }
 
-    /// Continues at `at`; `whole` if no more text will come. Returns what was found and where to
-    /// continue; the error is the position of malformed text.
+    /// Continues at `at`. `whole` says that there is no more text. Returns what was found and where
+    /// to continue. The error is the position of malformed text.
     pub(crate) fn advance(&mut self, text: &[u8], mut at: usize, whole: bool) -> Result<(Found, usize), usize> {
         loop {
             at = if matches!(self.next, Next::Skip(_)) { at } else { skip_blanks(text, at) };
@@ -154,7 +154,7 @@ impl Descent {
         }
     }
 
-    /// Handles the end of the text.
+    /// Handles the end of the available text.
     fn out_of_text(&mut self, at: usize, whole: bool) -> Result<(Found, usize), usize> {
         let ended = match self.next {
             Next::After => true,
@@ -172,7 +172,7 @@ impl Descent {
         Ok((Found::Root, at))
     }
 
-    /// Moves to the value of the next element or member; `None` if its key is incomplete.
+    /// Moves to the value of the next element or member. Returns `None` if its key is incomplete.
     fn enter(&mut self, text: &[u8], at: usize, byte: u8, whole: bool) -> Result<Option<usize>, usize> {
         let depth = self.open.len();
         let step = depth.checked_sub(1).and_then(|at| self.steps.get(at));
@@ -213,8 +213,8 @@ impl Descent {
 }
 
 impl Skip {
-    /// Skips the value as far as the text goes. Returns the position, and whether the value ended
-    /// there.
+    /// Skips the value as far as there is text. Returns the new state, the position, and whether
+    /// the value ended there.
     fn over(mut self, text: &[u8], mut at: usize) -> (Self, usize, bool) {
         while let Some(&byte) = text.get(at) {
             if self.in_string {
@@ -239,7 +239,7 @@ impl Skip {
             match byte {
                 b'"' => self.in_string = true,
                 b'{' | b'[' => self.depth += 1,
-                // A number or word ends where something else begins.
+                // A number or word ends where another token begins.
                 b'}' | b']' | b',' | b' ' | b'\t' | b'\n' | b'\r' if self.depth == 0 && self.begun => {
                     return (self, at, true);
                 }
@@ -254,7 +254,7 @@ impl Skip {
     }
 }
 
-/// The end of the string that opens at `at`, if it is complete.
+/// Returns the end of the string that opens at `at`; `None` if it is incomplete.
 fn closing_quote(text: &[u8], at: usize) -> Option<usize> {
     let mut from = at + 1;
     loop {
@@ -266,7 +266,7 @@ fn closing_quote(text: &[u8], at: usize) -> Option<usize> {
     }
 }
 
-/// The end of the value at `start`, judged by its brackets and quotes alone.
+/// Returns the end of the value at `start`, judged only by its brackets and quotes.
 pub(crate) fn value_end(text: &[u8], start: usize) -> Option<usize> {
     let mut depth = 0usize;
     let mut bytes = text.iter().enumerate().skip(start);
@@ -296,11 +296,11 @@ pub(crate) fn value_end(text: &[u8], start: usize) -> Option<usize> {
                     return Some(at + 1);
                 }
             }
-            // A number or word ends where something else begins.
+            // A number or word ends where another token begins.
             b' ' | b'\t' | b'\n' | b'\r' | b',' if depth == 0 => return Some(at.max(start + 1)),
             _ => {}
         }
-        // `1]` and `1{`: a word directly before a bracket.
+        // As in `1]` and `1{`: a word directly before a bracket.
         if depth == 0 && matches!(text.get(at + 1), Some(b']' | b'}' | b'{' | b'[' | b'"')) {
             return Some(at + 1);
         }
@@ -316,7 +316,8 @@ mod tests {
         JsonStep::Key { name: name.into(), exact: false }
     }
 
-    /// The records of one value, fed in pieces; `-` for a missing one.
+    /// Returns the records of one value, which is passed in pieces; `-` stands for a missing
+    /// record.
     fn records(text: &str, path: &[JsonStep], piece: usize) -> Result<Vec<String>, usize> {
         let mut descent = Descent::new(path);
         let (mut records, mut start, mut end) = (Vec::new(), 0, 0);

@@ -1,17 +1,17 @@
 //! Reads columns of plain records by their keys, without parsing.
 //!
-//! Most records are one object without objects, arrays and escapes in it: `{"a":1,"b":"x"}`. Quotes
-//! open and close in turn, and the bytes `"a"` before a colon are a key. A vectorized search finds
-//! the keys of one or two columns. More columns are found in a walk from member to member
-//! ([`crate::text::json::walk`]), or, for groups of records of the same shape, without one
-//! ([`crate::text::json::alike`]). Values are decoded like CSV fields.
+//! Most records are one object without objects, arrays and escapes in it: `{"a":1,"b":"x"}`. In
+//! these, every other quote closes a string, and the bytes `"a"` before a colon are a key. A
+//! vectorized search finds the keys of one or two columns. More columns are found by walking from
+//! member to member ([`crate::text::json::walk`]), or, in groups of records of the same shape,
+//! without a walk ([`crate::text::json::alike`]). Values are decoded like CSV fields.
 //!
-//! A value found is always the value that [`crate::text::json::typed`] decodes. Doubtful records
-//! are decoded there: those that are not plain, with a duplicate key, or with a spelling that is
-//! unusual for its column.
+//! A value that is found here is always the value that [`crate::text::json::typed`] decodes. That
+//! reader decodes all doubtful records: those that are not plain, with a duplicate key, or with a
+//! spelling that is unusual for the column.
 //!
-//! Searching for one or two keys is worth a case of its own: with a walk instead, the instructions
-//! of the `json` cases of the scan bench rise by 39 % (like) to 109 % (bloom).
+//! A separate search for one or two keys pays: with a walk instead, the instructions of the `json`
+//! cases of the scan benchmark rise by 39 % (like) to 109 % (bloom).
 
 use std::ops::Range;
 
@@ -34,36 +34,36 @@ use crate::values::fields::{FieldColumn, Quoting, Span};
 use crate::values::json::without_blanks_after;
 use crate::values::nulls::{Nulls, Spelling};
 
-/// Maximum number of keys that are searched for one by one; for more, a walk is faster.
+/// The maximum number of keys that are searched one by one; for more keys, a walk is faster.
 const MAX_SEARCHED_KEYS: usize = 2;
 
-/// Decoding a value costs about as much as reading this many bytes.
+/// The cost of decoding a value, in bytes that could be read in the same time.
 const STEPS_PER_FIELD: usize = 16;
 
-/// Minimum number of records that are read as a group.
+/// The minimum number of records that are read as a group.
 const MIN_GROUP_RECORDS: usize = 16;
 
-/// Reads columns of mostly plain records.
+/// Reads the columns of mostly plain records.
 pub(crate) struct PlainRecords {
     schema: SchemaRef,
     members: Vec<Member>,
     walk: Walk,
-    /// The shape of earlier records, and whether most still have it.
+    /// The shape of earlier records, and whether most records still have it.
     shape: Option<Shape>,
     patience: Patience,
     commas: Commas,
     spelling: Spelling,
-    /// Reads records that are not plain.
+    /// Reads the records that are not plain.
     exact: TypedRecords,
 }
 
 struct Member {
-    /// Finds the key in its quotes.
+    /// Finds the key including its quotes.
     key: Finder<'static>,
     takes: Takes,
 }
 
-/// The kinds of values that a column takes here, as a set of [`Value`].
+/// The kinds of values that a column accepts here, as a set of [`Value`].
 #[derive(Clone, Copy, Debug)]
 struct Takes(u8);
 
@@ -71,7 +71,7 @@ impl Takes {
     const TEXT: Self = Self::these(&[Value::Text]);
     const INTEGER: Self = Self::these(&[Value::Integer]);
     const FLOAT: Self = Self::these(&[Value::Integer, Value::Number]);
-    /// A number, or a text that spells one or a date.
+    /// A number, or a text that spells a number or a date.
     const SPELLED: Self = Self::these(&[Value::Text, Value::Integer, Value::Number]);
     const BOOLEAN: Self = Self::these(&[Value::Boolean]);
 
@@ -108,8 +108,9 @@ impl Member {
         Some(Self { key, takes: Takes::of(field.data_type())? })
     }
 
-    /// The range of the value in the inside of a plain record, if the record has the key; `None` if
-    /// it is doubtful.
+    /// Returns the range of the key's value in the inside of a plain record; `Some(None)` if the
+    /// key is absent or its value is NULL. Returns `None` if the record is doubtful: it must be
+    /// decoded exactly.
     fn find(&self, inner: &[u8]) -> Option<Option<Range<usize>>> {
         let mut found = None;
         let mut from = 0;
@@ -117,7 +118,7 @@ impl Member {
             let after = at + self.key.needle().len();
             let colon = blanks(inner, after);
             if inner.get(colon) != Some(&b':') {
-                // A text that reads like the key.
+                // It is a text that looks like the key.
                 from = after - 1;
                 continue;
             }
@@ -132,7 +133,8 @@ impl Member {
         Some(found.flatten())
     }
 
-    /// The range of a value that the column takes, no range for NULL; `None` if it is doubtful.
+    /// Returns the range of a value; `Some(None)` for NULL, `None` if the column does not accept it
+    /// here.
     fn taken(&self, value: Value, range: Range<usize>) -> Option<Option<Range<usize>>> {
         match value {
             Value::Null => Some(None),
@@ -143,7 +145,7 @@ impl Member {
 }
 
 impl PlainRecords {
-    /// Returns `None` if a column cannot be read like this.
+    /// Returns `None` if a column cannot be read by this reader.
     pub(crate) fn new(schema: &SchemaRef, spelling: Spelling) -> Result<Option<Self>> {
         let members: Option<Vec<Member>> = schema.fields().iter().map(|field| Member::new(field)).collect();
         let Some(members) = members else { return Ok(None) };
@@ -169,7 +171,7 @@ impl PlainRecords {
     pub(crate) fn decode(&mut self, text: &[u8], records: &[Range<usize>]) -> Result<RecordBatch, BadRecord> {
         let mut spans = Vec::with_capacity(records.len() * self.members.len());
         let (mut others, mut steps) = (Vec::new(), Steps::default());
-        // Escapes are rare: checks all records at once.
+        // Escapes are rare, so all records are checked at once.
         let all = records.first().map_or(0, |first| first.start)..records.last().map_or(0, |last| last.end);
         let unescaped = text.get(all).is_some_and(is_unescaped);
         for (part, together) in records.chunks(GROUP_RECORDS).enumerate() {
@@ -203,7 +205,7 @@ impl PlainRecords {
             return self.exact.decode(text, records);
         }
         let Some(batch) = self.build(text, &spans, plain)? else {
-            // The exact reader finds the record and reports what is wrong.
+            // The exact reader finds the bad record, and reports what is wrong.
             return self.exact.decode(text, records);
         };
         if others.is_empty() {
@@ -218,7 +220,7 @@ impl PlainRecords {
     }
 
     /// Appends the spans of records without escapes that have the known shape. Returns a mask of
-    /// the others; `None` if the records were not read as a group.
+    /// the other records; `None` if the records were not read as a group.
     fn locate_alike(&mut self, text: &[u8], records: &[Range<usize>], spans: &mut Vec<Span>) -> Option<u64> {
         let Self { members, commas, shape, patience, .. } = self;
         let many = members.len() > MAX_SEARCHED_KEYS && records.len() >= MIN_GROUP_RECORDS;
@@ -235,12 +237,12 @@ impl PlainRecords {
         let of_all = u64::MAX >> (u64::BITS as usize - records.len().clamp(1, GROUP_RECORDS));
         let odd = odd & of_all;
         let alike = patience.found(odd.count_ones() as usize, records.len());
-        // If most records have another shape, all are read one by one.
+        // If most records have another shape, all records are read one by one.
         Some(if alike { odd } else { u64::MAX })
     }
 
-    /// Appends the spans of a record; `None` if it is doubtful. `unescaped`: the record is known to
-    /// hold no escape.
+    /// Appends the spans of a record. Returns `None` if the record is doubtful. `unescaped` says
+    /// that it is known to contain no escape.
     fn locate(&mut self, text: &[u8], record: &Range<usize>, unescaped: bool, spans: &mut Vec<Span>) -> Option<()> {
         let [b'{', inner @ .., b'}'] = without_blanks_after(text.get(record.clone())?) else { return None };
         if self.members.is_empty() {
@@ -272,7 +274,7 @@ impl PlainRecords {
         Some(())
     }
 
-    /// Decodes the columns at these spans; `None` if a value is none of its column.
+    /// Decodes the columns at these spans. Returns `None` if a value is not valid for its column.
     fn build(&self, text: &[u8], spans: &[Span], rows: usize) -> Result<Option<RecordBatch>> {
         let mut columns = Vec::with_capacity(self.members.len());
         let mut steps = Steps::default();
@@ -291,7 +293,7 @@ impl PlainRecords {
     }
 }
 
-/// Merges the rows of both readers in order. `others` are the numbers of the rows of `exact`.
+/// Merges the rows of both readers in order. `others` are the numbers of the rows in `exact`.
 fn merged(schema: &SchemaRef, plain: &RecordBatch, exact: &RecordBatch, others: &[usize]) -> Result<RecordBatch> {
     let rows = plain.num_rows() + exact.num_rows();
     if schema.fields().is_empty() {
@@ -402,7 +404,7 @@ mod tests {
         }
     }
 
-    /// Records of all kinds, many of them odd, read as the exact way reads them.
+    /// Records of all kinds, many of them odd, must be read like the exact reader reads them.
     #[test]
     fn records_mean_what_they_mean_when_they_are_parsed() {
         let fields = [
@@ -460,7 +462,7 @@ mod tests {
                 text.push_str("\"s\":5");
                 for _ in 0..next(4) {
                     let key = ["t", "v", "i", "f", "d", "b", "y", "other"][next(8)];
-                    // Mostly what the column is likely to take.
+                    // Mostly a value that the column is likely to accept.
                     let value = match (key, next(4)) {
                         (_, 0) => values[next(values.len())],
                         ("t" | "v", _) => "\"text\"",

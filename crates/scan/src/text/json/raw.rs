@@ -1,7 +1,7 @@
-//! Untyped JSON: each column holds the token at its path, as written.
+//! Untyped JSON: each column contains the token at its path, as it is written.
 //!
-//! Paths of one name are found by walking plain records ([`crate::text::json::walk`]), which yields
-//! the same tokens; other records and paths are parsed.
+//! Paths that are a single name are found by walking plain records ([`crate::text::json::walk`]),
+//! which yields the same tokens. For other paths and records, the record is parsed.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,17 +19,17 @@ use crate::text::json::value::Value;
 use crate::text::json::walk::{Walk, Whose, is_unescaped};
 use crate::values::json::{Finder, Key, Step, Unfound, Wanted, parse_path, skip_blanks, without_blanks_after};
 
-/// Key of the field metadata that holds the path.
+/// The key of the field metadata that contains the path.
 const PATH: &str = "path";
 
-/// Appending a value costs about as much as reading this many bytes.
+/// The cost of appending a value, in bytes that could be read in the same time.
 const STEPS_PER_FIELD: usize = 16;
 
-/// Reads the tokens at paths of records.
+/// Reads the tokens at the paths of records.
 pub(crate) struct RawRecords {
     schema: SchemaRef,
     paths: Vec<Vec<Step>>,
-    /// The paths as names, if each is one name.
+    /// The names of the paths, if each path is a single name.
     names: Option<Vec<Key>>,
     walk: Walk,
 }
@@ -54,12 +54,12 @@ impl RawRecords {
         Ok(Self { schema: Arc::clone(schema), paths, names, walk: Walk::default() })
     }
 
-    /// True if reading few columns is faster than reading all.
+    /// Returns whether reading a few columns is faster than reading all.
     pub(crate) fn is_walked(&self) -> bool {
         self.names.is_some()
     }
 
-    /// Finds the tokens of a plain record; `None` if it must be parsed.
+    /// Finds the tokens of a plain record. Returns `None` if the record has to be parsed.
     fn walked(&mut self, record: &[u8], found: &mut [Option<Range<usize>>]) -> Option<()> {
         let names = self.names.as_ref()?;
         let [b'{', inner @ .., b'}'] = without_blanks_after(record) else { return None };
@@ -72,7 +72,7 @@ impl RawRecords {
             if std::str::from_utf8(text).is_err() || text.iter().any(|byte| *byte < b' ') {
                 return None;
             }
-            // Behind the brace, and with its quotes.
+            // Offsets count from the brace, and the token includes its quotes.
             let quotes = usize::from(value == Value::Text);
             *found.get_mut(number)? = Some(range.start + 1 - quotes..range.end + 1 + quotes);
             Some(())
@@ -145,15 +145,15 @@ mod tests {
 
     use super::*;
 
-    /// Records of all kinds: whatever is found by parsing is found in a walk, and the other way
-    /// round.
+    /// For records of all kinds, a walk and the parser must find the same tokens.
     #[test]
     fn a_walk_gives_the_tokens_that_parsing_gives() {
         let field = |name: &str, path: Option<&str>| {
             let metadata = path.map(|path| (PATH.to_owned(), path.to_owned()));
             Field::new(name, DataType::Utf8, true).with_metadata(HashMap::from_iter(metadata))
         };
-        // As it is written, in any case, and one that others could be meant by.
+        // A name that is matched exactly, one in any case, and one that could be confused with
+        // others.
         let fields = vec![field("Exact", None), field("any", Some("any")), field("three", Some("\"three\""))];
         let schema = Arc::new(Schema::new(fields));
         let mut random = StdRng::seed_from_u64(11);

@@ -1,7 +1,7 @@
-//! Records that Arrow's reader refuses, spelled so that it takes them.
+//! Rewrites records that Arrow's reader refuses, so that it accepts them.
 //!
-//! A column of text takes any value: an object or a list is its own text, as it is written. An empty
-//! list stands for an empty object where a column has objects, and the other way round, as some
+//! A text column accepts any value: an object or a list is returned as its own text. An empty list
+//! is treated as an empty object if the column has objects, and the other way around, since some
 //! writers confuse them.
 //!
 //! ```text
@@ -19,13 +19,13 @@ use crate::values::json::{Key, STEPS_PER_NAME, Unfound, skip_blanks, value_end};
 /// Rewrites records for the columns of a schema.
 pub(crate) struct Respelling(Members);
 
-/// What a column takes of a value.
+/// What a column accepts.
 enum Place {
-    /// Whatever it is; the decoder judges it.
+    /// Any value; the decoder checks it.
     Any,
     Text,
     List(Box<Place>),
-    /// An object whose members are all alike.
+    /// An object whose members all have the same type.
     Map(Box<Place>),
     Object(Members),
 }
@@ -54,14 +54,15 @@ fn members(fields: &Fields) -> Members {
 }
 
 impl Respelling {
-    /// For records of a schema; `None` if no column takes more than one kind of value.
+    /// Creates a rewriter for records of a schema. Returns `None` if no column accepts several
+    /// kinds of values.
     pub(crate) fn new(schema: &Schema) -> Option<Self> {
         let members = members(schema.fields());
         members.iter().any(|(_, place)| !matches!(place, Place::Any)).then_some(Self(members))
     }
 
-    /// Appends the record to `into` as Arrow's reader takes it. Text that is no record is appended as
-    /// it is. Returns whether anything was changed.
+    /// Appends the record to `into` in the form that Arrow's reader accepts. Text that is not a
+    /// record is appended unchanged. Returns whether anything was changed.
     pub(crate) fn append(&self, record: &[u8], into: &mut Vec<u8>, steps: &mut Steps) -> bool {
         let before = into.len();
         let mut walk = Walk { text: record, copied: 0, into, steps };
@@ -83,7 +84,7 @@ impl Respelling {
 /// A walk through a record that is being rewritten.
 struct Walk<'a, 's> {
     text: &'a [u8],
-    /// What comes before is in `into`.
+    /// The position up to which the text is already in `into`.
     copied: usize,
     into: &'s mut Vec<u8>,
     steps: &'s mut Steps,
@@ -95,7 +96,7 @@ impl Walk<'_, '_> {
         self.copied = end;
     }
 
-    /// Rewrites the value at `at` and returns its end.
+    /// Rewrites the value at `at`, and returns its end.
     fn value(&mut self, at: usize, place: &Place, depth: usize) -> Result<usize, Unfound> {
         match (place, self.text.get(at)) {
             (Place::Text, Some(b'{' | b'[')) => {
@@ -114,7 +115,8 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// Writes `instead` of the value at `at`, if it has nothing before its end `close`.
+    /// Writes `instead` for the value at `at`, if that is empty, that is, if only blanks precede
+    /// its end `close`.
     fn empty(&mut self, at: usize, close: u8, instead: &[u8], depth: usize) -> Result<usize, Unfound> {
         let end = skip_blanks(self.text, at + 1);
         if self.text.get(end) != Some(&close) {
@@ -144,7 +146,8 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// Rewrites the object at `at`, whose members are `members`, or else `others`.
+    /// Rewrites the object at `at`. Its members are handled by `members`, and those not listed
+    /// there by `others`.
     fn object(&mut self, at: usize, members: &[(Key, Place)], others: &Place, depth: usize) -> Result<usize, Unfound> {
         if self.text.get(at) != Some(&b'{') || depth >= MAX_JSON_DEPTH {
             return Err(at.into());
@@ -153,7 +156,7 @@ impl Walk<'_, '_> {
         if self.text.get(at) == Some(&b'}') {
             return Ok(at + 1);
         }
-        // Most likely members come in their order.
+        // Members mostly come in the expected order.
         let mut next = 0;
         loop {
             let from = at;
@@ -194,7 +197,7 @@ fn write_text(text: &[u8], range: Range<usize>, into: &mut Vec<u8>) {
     for byte in text.get(range).unwrap_or_default() {
         match byte {
             b'"' | b'\\' => into.extend([b'\\', *byte]),
-            // The blanks of JSON; other control characters are not in valid text.
+            // The blanks of JSON. Other control characters do not occur in valid text.
             b'\n' => into.extend(b"\\n"),
             b'\r' => into.extend(b"\\r"),
             b'\t' => into.extend(b"\\t"),

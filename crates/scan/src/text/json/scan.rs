@@ -1,4 +1,4 @@
-//! Scanning a JSON object: records are cut, decoded, and filtered group by group.
+//! Scanning a JSON object: records are cut, decoded and filtered, group by group.
 
 use std::sync::Arc;
 
@@ -26,21 +26,22 @@ use crate::zones::recorder::ZoneRecorder;
 use crate::zones::search::{decides, wants_keys};
 use crate::zones::zone::{ZoneColumn, can_be_zoned, column_key};
 
-/// A scan of a JSON object: the rows that pass, as columns that the rewritten output reads.
+/// A scan of a JSON object. It returns the rows that pass, with the columns that the rewritten
+/// output reads.
 pub(crate) type JsonScan = TextScan<JsonRows>;
 
-/// Rows of a JSON text under way to a batch.
+/// Decodes the rows of a JSON text and collects them in a batch.
 pub(crate) struct JsonRows {
     location: String,
     cutter: Cutter,
     cut: Cut,
     stages: Stages,
-    /// Maximum number of records that are cut at a time.
+    /// The maximum number of records that are cut at a time.
     group: usize,
     record_bytes: usize,
-    /// The schema of batches with where each record lies, if that is asked for.
+    /// The schema of batches that include positions, if they are requested.
     positions: Option<SchemaRef>,
-    /// Gathers what the predicate's columns hold in all records.
+    /// Records zones from the predicate's columns in all records.
     zones: Option<ZoneRecorder>,
     /// The rows of the last group that passed.
     ready: Option<RecordBatch>,
@@ -56,7 +57,8 @@ fn matcher(predicate: &Expr, schema: &SchemaRef, options: &JsonOptions, scan: &S
 }
 
 impl JsonScan {
-    /// A scan for the fragment, and the fragment's output rewritten to the columns that come out.
+    /// Creates a scan for the fragment. Also returns the fragment's output, rewritten to the
+    /// columns that the scan returns.
     pub(crate) fn new(fragment: &Fragment, options: &JsonOptions, input: ScanInput) -> Result<(Self, Output)> {
         let (schema, wanted, output) = narrow(fragment, &input.options.threshold)?;
         let location = input.reader.location().to_owned();
@@ -103,21 +105,21 @@ impl JsonScan {
     }
 }
 
-/// A column as zones identify it; `None` if its type has no wire form.
+/// Returns the identity of a column for zones; `None` if its type has no wire form.
 fn zone_column(field: &Field, options: &JsonOptions) -> Option<ZoneColumn> {
     let key = column_key().field(field).ok()?.format(&Format::Json(options.clone())).ok()?.finish();
     Some(ZoneColumn { key, field: field.clone() })
 }
 
-/// The condition of a fragment that zones may rule out, and the columns that it reads.
+/// Returns the condition of a fragment by which zones can be pruned, and the columns that it reads.
 pub(crate) fn zoned(fragment: &Fragment, options: &JsonOptions) -> Result<Option<(Expr, Vec<ZoneColumn>)>> {
     let (schema, wanted, _) = narrow(fragment, &Arc::default())?;
     let columns = schema.fields().iter().map(|field| zone_column(field, options)).collect::<Option<_>>();
     Ok(wanted.predicate.zip(columns))
 }
 
-/// The columns that the predicate reads, each with whether its keys are of use; `None` if no zone
-/// of any could be.
+/// Returns the columns that the predicate reads, each with whether its keys are useful. Returns
+/// `None` if zones of these columns could never exclude records.
 fn observed(predicate: &Expr, schema: &Schema, options: &JsonOptions) -> Option<Vec<(ZoneColumn, bool)>> {
     let columns = predicate.columns();
     let goes_on = || check_interrupt().is_ok();
@@ -151,8 +153,8 @@ impl RecordFormat for JsonRows {
 
     fn advance(&mut self, input: &mut TextInput, candidates: Option<&mut Candidates>) -> Result<Advance> {
         if starts_with_mark(&input.buffer) {
-            // The mark belongs to the first record, which thus begins at the first byte of the
-            // object.
+            // A byte order mark belongs to the first record, which then begins at the first byte of
+            // the object.
             if input.range.end > 0 {
                 input.range.end = input.range.end.max(BYTE_ORDER_MARK.len() as u64 + 1);
             }
@@ -207,13 +209,13 @@ fn starts_with_mark(buffer: &TextBuffer) -> bool {
 }
 
 impl JsonRows {
-    /// True if zones of the text in the buffer are still to be recorded.
+    /// Returns whether zones of the text in the buffer have not been recorded yet.
     fn learns(&mut self, buffer: &TextBuffer) -> bool {
         self.zones.as_mut().is_some_and(|zones| zones.wants(&buffer.range()))
     }
 
-    /// Returns the rows of the current records that pass. `learns`: zones observe what is decoded
-    /// of all records.
+    /// Returns the rows of the current records that pass. If `learns` is true, zones are recorded
+    /// from the columns that are decoded for all records.
     fn decode(&mut self, buffer: &TextBuffer, learns: bool) -> Result<Option<RecordBatch>> {
         let records = &self.cut.records;
         if records.is_empty() {

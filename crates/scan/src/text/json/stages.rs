@@ -1,8 +1,8 @@
-//! Decoding JSON records in stages.
+//! Decoding of JSON records in stages.
 //!
-//! The predicate's columns are decoded of all records, the key of an ORDER BY … LIMIT of those that
-//! pass it, and the other columns of the rest. If records must be parsed for the first of these, or
-//! most pass, all columns are decoded at once.
+//! The predicate's columns are decoded for all records, the key of an ORDER BY … LIMIT for those
+//! that pass the predicate, and the other columns for the rest. If records have to be parsed for
+//! the first of these columns, or most records pass, all columns are decoded at once.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -26,25 +26,25 @@ use crate::values::nulls::Spelling;
 pub(crate) struct Stages {
     schema: SchemaRef,
     conditions: Vec<Condition>,
-    /// Columns that no condition reads.
+    /// The columns that no condition reads.
     late: Columns,
-    /// All columns, if there are other columns and conditions that do not change.
+    /// All columns, if there are other columns and no condition changes during the scan.
     all: Option<Columns>,
-    /// Finds what the columns have no place for.
+    /// Finds values that the columns cannot represent.
     surplus: Option<Surplus>,
-    /// Number of recent records, and of those that passed.
+    /// The number of recent records, and how many of them passed.
     seen: usize,
     passed: usize,
 }
 
-/// All columns are decoded at once if more than one in this many records passes.
+/// All columns are decoded at once if more than one in this number of records passes.
 const MAX_PASS_FACTOR: usize = 2;
 
-/// Maximum number of recent records.
+/// The maximum number of recent records.
 const REMEMBERED: usize = 16 * 1024;
 
 struct Columns {
-    /// Their indexes, ascending.
+    /// The indexes of the columns, ascending.
     indices: Vec<usize>,
     decode: Decode,
 }
@@ -55,11 +55,11 @@ enum Decode {
     Raw(RawRecords),
 }
 
-/// A condition and the columns it needs.
+/// A condition, and the columns that it needs.
 struct Condition {
-    /// Columns that no earlier condition reads.
+    /// The columns that no earlier condition reads.
     columns: Columns,
-    /// All columns that it reads, ascending, and their schema.
+    /// All columns that the condition reads, ascending, and their schema.
     reads: Vec<usize>,
     schema: SchemaRef,
     test: RowCondition,
@@ -67,11 +67,11 @@ struct Condition {
 
 pub(crate) struct Rows {
     pub(crate) columns: Vec<ArrayRef>,
-    /// Ranges of their records in the text.
+    /// The ranges of their records in the text.
     pub(crate) records: Vec<Range<usize>>,
 }
 
-/// An error, and the start of the record that caused it.
+/// The start of the record that caused an error, if known, and the error.
 type AtRecord = (Option<usize>, Error);
 
 impl Stages {
@@ -102,7 +102,7 @@ impl Stages {
             conditions.push(Condition { columns, schema: own(&reads)?, reads, test });
         }
         let late: Vec<usize> = all().into_iter().filter(|column| !decoded.contains(column)).collect();
-        // A bound that tightens leaves few records soon, however many there were before.
+        // A bound becomes tighter, so it soon excludes most records, even if it did not before.
         let is_live = conditions.iter().any(|condition: &Condition| matches!(condition.test, RowCondition::Live(_)));
         let in_turn = !late.is_empty() && !conditions.is_empty() && !is_live;
         Ok(Self {
@@ -116,8 +116,9 @@ impl Stages {
         })
     }
 
-    /// Makes an error of what the columns, which may be `inferred`, have no place for in a record
-    /// that passes; `is_all` if a field beside them is an error, too.
+    /// Makes it an error if a record that passes has values that the columns, which may be
+    /// `inferred`, cannot represent. If `is_all` is true, a field without a column is an error,
+    /// too.
     pub(crate) fn refuse_surplus(&mut self, inferred: bool, is_all: bool) {
         self.surplus = Surplus::new(&self.schema, inferred, is_all);
     }
@@ -126,8 +127,8 @@ impl Stages {
         &self.schema
     }
 
-    /// Returns the rows of these records that pass, if any. `observe` sees the predicate's columns
-    /// of all records.
+    /// Returns the rows of these records that pass, if any. `observe` gets the predicate's columns,
+    /// decoded for all records.
     pub(crate) fn decode(
         &mut self,
         text: &[u8],
@@ -153,12 +154,13 @@ impl Stages {
         let mut decoded: Vec<Option<ArrayRef>> = vec![None; self.schema.fields().len()];
         let mut left = records.to_vec();
         let at_once = match &mut self.all {
-            // A malformed record that does not pass is no error: repeats the group in stages.
+            // A malformed record that does not pass is not an error, so the group is decoded again
+            // in stages.
             Some(all) if self.passed * MAX_PASS_FACTOR > self.seen => all.decode(text, &left, &mut decoded).is_ok(),
             _ => false,
         };
         if !at_once {
-            // After a failure the next records are decoded in stages as well.
+            // After a failure, the next records are decoded in stages, too.
             self.passed = self.passed.min(self.seen / MAX_PASS_FACTOR);
         }
         for condition in &mut self.conditions {
@@ -207,7 +209,8 @@ impl Columns {
         Ok(Self { indices, decode })
     }
 
-    /// True if records are parsed, so that decoding few columns takes as long as all.
+    /// Returns whether records are parsed, so that decoding a few columns takes as long as decoding
+    /// all.
     fn are_found_at_once(schema: &SchemaRef, options: &JsonOptions) -> Result<bool> {
         Ok(options.raw_tokens && !RawRecords::new(schema)?.is_walked())
     }

@@ -1,9 +1,10 @@
-//! What records hold that their columns have no place for.
+//! Values in records that their columns cannot represent.
 //!
-//! Where columns were inferred from a sample, a field that no sampled record had is in no column
-//! and a column of doubles rounds long integers; Arrow's reader cuts fractions off integers in
-//! nested values, declared ones as well. All are errors that name the field. Only records that pass
-//! the predicate are looked at, and fields beside the columns only where all columns are read.
+//! If columns were inferred from a sample, a field that no sampled record had has no column, and a
+//! column of doubles would round long integers. In nested values, even of declared columns, Arrow's
+//! reader truncates fractions to integers. All of these are errors that name the field. Only
+//! records that pass the predicate are checked, and fields without a column only if all columns are
+//! read.
 
 use std::ops::Range;
 
@@ -15,15 +16,15 @@ use crate::runtime::interrupt::Steps;
 use crate::values::json::{Key, Unfound, skip_blanks, unescape, value_end};
 use crate::values::parse::is_rounded;
 
-/// Looks for what the columns of a schema have no place for.
+/// Finds values that the columns of a schema cannot represent.
 pub(crate) struct Surplus {
     record: Members,
     inferred: bool,
 }
 
-/// What a column takes of a value.
+/// What a column accepts.
 enum Place {
-    /// Whatever it is; the decoder judges it.
+    /// Any value; the decoder checks it.
     Any,
     Double,
     Integer,
@@ -33,19 +34,19 @@ enum Place {
 
 struct Members {
     members: Vec<(Key, Place)>,
-    /// Whether a member with another name is an error.
+    /// True if a member with another name is an error.
     is_closed: bool,
 }
 
-/// Why a walk through a record ended.
+/// The reason why a walk through a record ended.
 enum Stop {
-    /// It is not JSON, which the decoder says, or the task was interrupted, which the next count of
-    /// steps says.
+    /// The text is not JSON, which the decoder reports, or the task was interrupted, which the next
+    /// check of the steps reports.
     Malformed,
-    /// A field that no column stands for: its name, and the names above it.
+    /// A field without a column: its name, and the names of the fields that contain it.
     Field(Vec<String>),
-    /// A number that the column of a field would round: its name and those above it, the column's
-    /// type, the number.
+    /// A number that the column of a field would round: the name of the field and of those that
+    /// contain it, the column's type, and the number.
     Rounded(Vec<String>, &'static str, String),
 }
 
@@ -87,8 +88,8 @@ impl Members {
         !self.is_closed && self.members.iter().all(|(_, place)| matches!(place, Place::Any))
     }
 
-    /// The member with this key, which stands in quotes: most likely the one at `next`, behind the
-    /// last that was found.
+    /// Returns the member with this `key`, which includes its quotes. It is most likely the member
+    /// at `next`, after the one that was found last.
     fn find(&self, key: &[u8], next: usize) -> Option<(usize, &Place)> {
         let is_it = |(_, (name, _)): &(usize, &(Key, Place))| name.is(key);
         let (before, from) = self.members.split_at(next.min(self.members.len()));
@@ -98,22 +99,24 @@ impl Members {
 }
 
 impl Surplus {
-    /// For records of a schema, `None` if its columns take whatever there is; `is_all` if a field
-    /// beside them is an error. Numbers at the top are checked where they are decoded.
+    /// Creates a check for records of a schema. If `is_all` is true, a field without a column is an
+    /// error. Top-level numbers are checked where they are decoded. Returns `None` if the columns
+    /// can represent all values.
     pub(crate) fn new(schema: &SchemaRef, inferred: bool, is_all: bool) -> Option<Self> {
         let record = Members::of(schema.fields(), inferred, is_all);
         let has_nested = record.members.iter().any(|(_, place)| place.is_nested());
         (is_all || has_nested).then_some(Self { record, inferred })
     }
 
-    /// The same for records that another decoder reads, which rounds at the top as well.
+    /// Like [`Self::new`], for another decoder, which rounds top-level numbers, too.
     pub(crate) fn of_answer(schema: &Schema, inferred: bool, is_all: bool) -> Option<Self> {
         let record = Members::of(schema.fields(), inferred, is_all);
         let may_lose = record.members.iter().any(|(_, place)| place.is_nested() || matches!(place, Place::Double));
         (is_all || may_lose).then_some(Self { record, inferred })
     }
 
-    /// An error if one of these records holds what has no place, with where the record begins.
+    /// Returns an error if one of these records has a value that the columns cannot represent, with
+    /// the start of the record.
     pub(crate) fn check(&self, text: &[u8], records: &[Range<usize>]) -> Result<(), (Option<usize>, Error)> {
         let mut steps = Steps::default();
         for record in records {
@@ -144,14 +147,14 @@ impl Surplus {
     }
 }
 
-/// Whether a token is a number and no integer.
+/// Returns whether a token is a number but not an integer.
 fn is_fraction(token: &[u8]) -> bool {
     matches!(token.first(), Some(b'-' | b'0'..=b'9'))
         && token.iter().any(|byte| matches!(byte, b'.' | b'e' | b'E'))
         && whole(token).is_none()
 }
 
-/// Goes through the value at `at` and gives where it ends.
+/// Checks the value at `at`, and returns its end.
 fn value(text: &[u8], at: usize, place: &Place, depth: usize, steps: &mut Steps) -> Result<usize, Stop> {
     match (place, text.get(at)) {
         (Place::Object(members), Some(b'{')) => object(text, at, members, depth, steps),
@@ -182,7 +185,7 @@ fn value(text: &[u8], at: usize, place: &Place, depth: usize, steps: &mut Steps)
     }
 }
 
-/// Goes through the object at `at` and gives where it ends.
+/// Checks the object at `at`, and returns its end.
 fn object(text: &[u8], at: usize, members: &Members, depth: usize, steps: &mut Steps) -> Result<usize, Stop> {
     if text.get(at) != Some(&b'{') {
         return Err(Stop::Malformed);
@@ -210,7 +213,7 @@ fn object(text: &[u8], at: usize, members: &Members, depth: usize, steps: &mut S
                 next = number + 1;
                 place
             }
-            // What is null is no value that would be lost.
+            // A null would not be lost.
             None if members.is_closed && !text.get(at..).unwrap_or_default().starts_with(b"null") => {
                 return Err(Stop::Field(vec![name()]));
             }
@@ -285,7 +288,8 @@ mod tests {
                 assert!(error.contains(&format!("the field \"{named}\" is in none")), "{error}");
             }
         }
-        // Other columns may be there that are not read; within one that is read nothing is lost.
+        // Columns that are not read may have other fields; inside a column that is read, all fields
+        // are checked.
         assert_eq!(found(r#"{"none":1}"#, false), None);
         assert!(found(r#"{"o":{"y":1}}"#, false).is_some());
     }

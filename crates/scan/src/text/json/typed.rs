@@ -1,8 +1,8 @@
-//! Typed JSON: Arrow's reader, with the rules of this project where they differ.
+//! Typed JSON: Arrow's reader, with this project's rules where they differ.
 //!
 //! Decimals, dates and integers are read as text and cast by [`crate::values::parse`], so that they
-//! mean in JSON what they mean in CSV. A number or Boolean in a text column is its own spelling, and
-//! so are objects and lists ([`super::respell`]).
+//! mean the same in JSON as in CSV. A number or Boolean in a text column is returned as it is
+//! written, as are objects and lists ([`super::respell`]).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,27 +24,28 @@ use crate::text::json::respell::Respelling;
 use crate::values::json::without_blanks_after;
 use crate::values::nulls::Spelling;
 
-/// Text of records, and their ranges in it.
+/// Rewritten text of records, and the range of each record in it.
 type Respelled = (Vec<u8>, Vec<Range<usize>>);
 
-/// Parsing a byte costs about as much as reading this many.
+/// The cost of parsing a byte, in bytes that could be read in the same time.
 const STEPS_PER_BYTE: usize = 4;
 
 /// Decodes records by field name.
 pub(crate) struct TypedRecords {
     schema: SchemaRef,
-    /// The schema with text where the cast is ours, and everything nullable: absence is checked
-    /// afterwards.
+    /// The schema with text in place of types that are cast here, and with all fields nullable:
+    /// missing values are checked afterwards.
     read: SchemaRef,
     spelling: Spelling,
     respelling: Option<Respelling>,
-    /// Whether records had to be respelled, so that others are respelled before they are decoded.
+    /// True once a record had to be rewritten. From then on, records are rewritten before they are
+    /// decoded.
     respells: AtomicBool,
 }
 
 /// Why a group of records cannot be decoded.
 pub(crate) struct BadRecord {
-    /// Number of the record, if known.
+    /// The number of the record, if known.
     pub(crate) record: Option<usize>,
     pub(crate) error: Error,
 }
@@ -55,8 +56,8 @@ impl From<Error> for BadRecord {
     }
 }
 
-/// Whether a column is cast by our own rules: integers because Arrow's reader cuts fractions,
-/// doubles where they must not be rounded.
+/// Returns whether a column is cast by this project's rules. Integers are, because Arrow's reader
+/// truncates fractions, and so are doubles that must not be rounded.
 fn is_cast(data_type: &DataType, spelling: Spelling) -> bool {
     match data_type {
         DataType::Decimal128(..) | DataType::Date32 => true,
@@ -66,8 +67,8 @@ fn is_cast(data_type: &DataType, spelling: Spelling) -> bool {
     }
 }
 
-/// Integers with those that are written with a point or an exponent (`17.0`, `1e3`) as digits;
-/// `None` if none is.
+/// Replaces integers that are written with a point or an exponent (`17.0`, `1e3`) by their digits.
+/// Returns `None` if there are none.
 fn with_whole_numbers(written: &StringArray) -> Option<StringArray> {
     written.value_data().iter().any(|byte| matches!(byte, b'.' | b'e' | b'E')).then(|| {
         let value = |text: &str| whole(text.as_bytes()).unwrap_or_else(|| text.to_owned());
@@ -100,7 +101,7 @@ impl TypedRecords {
         match self.decode_all(text, records) {
             Ok(batch) => Ok(batch),
             Err(first) if records.len() > 1 => {
-                // Which one was it? Only now are records decoded one by one.
+                // Records are decoded one by one only now, to find the bad one.
                 for (i, record) in records.iter().enumerate() {
                     check_interrupt()?;
                     if let Err(bad) = self.decode_all(text, std::slice::from_ref(record)) {
@@ -131,7 +132,8 @@ impl TypedRecords {
         }
     }
 
-    /// The records as Arrow's reader takes them, and their ranges; `None` if none differs.
+    /// Returns the records in a form that Arrow's reader accepts, and their ranges; `None` if no
+    /// record has to be changed.
     fn respelled(&self, text: &[u8], records: &[Range<usize>]) -> Result<Option<Respelled>> {
         let Some(respelling) = &self.respelling else { return Ok(None) };
         let (mut into, mut ranges) = (Vec::new(), Vec::with_capacity(records.len()));
@@ -173,8 +175,8 @@ impl TypedRecords {
         Ok(record_batch(&self.schema, columns, rows)?)
     }
 
-    /// The error of a value that is none of the column `name`, with the way out where its type was
-    /// inferred.
+    /// Returns the error for a value that is not valid for the column `name`. If the column's type
+    /// was inferred, the error says what to do.
     #[cold]
     fn bad_value(&self, error: Error, name: &str) -> Error {
         match self.spelling {

@@ -1,4 +1,4 @@
-//! Kinds of values in plain records, and recognizing numbers.
+//! Kinds of values in plain records, and recognition of numbers.
 
 /// The kind of a value in a plain record.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -10,8 +10,8 @@ pub(crate) enum Value {
     Boolean = 16,
 }
 
-/// The kind of the token that `text` begins with, if it is a number in a common spelling with few
-/// digits.
+/// Returns the kind of the token with which `text` begins, if it is a number in a common spelling
+/// with few digits.
 #[inline]
 pub(crate) fn number(text: &[u8], token: &[u8]) -> Option<Value> {
     let is_negative = token.first() == Some(&b'-');
@@ -20,11 +20,11 @@ pub(crate) fn number(text: &[u8], token: &[u8]) -> Option<Value> {
         Some(first) if digits <= 8 => {
             let bytes = u64::from_le_bytes(*first) ^ (ONES * u64::from(b'0'));
             let token = u64::MAX.checked_shr(8 * (8 - digits as u32)).unwrap_or(0);
-            // The high bit of each byte of the token that is no digit: exactly, since sums of seven
-            // bits do not carry.
+            // Sets the high bit of exactly those bytes of the token that are not a digit: sums of
+            // seven bits do not carry.
             let others = (((bytes & SEVEN) + ONES * (0x7f - 9)) | bytes) & !SEVEN & token;
             let whole = if others == 0 { digits } else { others.trailing_zeros() as usize / 8 };
-            // The point is the only one.
+            // There must be only one byte that is not a digit.
             (whole, (others & others.wrapping_sub(1) == 0).then_some(digits - whole))
         }
         _ => {
@@ -38,7 +38,7 @@ pub(crate) fn number(text: &[u8], token: &[u8]) -> Option<Value> {
     let canonical = (1..=18).contains(&whole) && (whole == 1 || first != Some(&b'0'));
     match places? {
         0 => canonical.then_some(Value::Integer),
-        // The point, and at least a digit.
+        // There must be a point and at least one digit.
         1 => None,
         _ => (canonical && token.get(usize::from(is_negative) + whole) == Some(&b'.')).then_some(Value::Number),
     }

@@ -1,9 +1,9 @@
 //! Walks a plain record from member to member.
 //!
 //! A plain record is one object without objects, arrays and escapes in it. Most records of a text
-//! have the same keys in the same order, so a key is compared with the one at the same index of the
-//! record before, and looked up only if they differ. Keys, colons and commas are validated, values
-//! only if they are asked for.
+//! have the same keys in the same order. So a key is compared with the key at the same index of the
+//! previous record, and looked up only if they differ. Keys, colons and commas are validated, but
+//! values only if they are requested.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use crate::runtime::interrupt::Steps;
 use crate::text::json::value::{ONES, Value, number};
 use crate::values::json::{STEPS_PER_NAME, number_end, skip_blanks, without_blanks_after};
 
-/// The column of a key.
+/// The column to which a key belongs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Whose {
     Nobodys,
@@ -24,7 +24,7 @@ pub(crate) enum Whose {
 }
 
 impl Whose {
-    /// Built from whether the key is that of each column.
+    /// Creates the value from whether the key belongs to each column.
     pub(crate) fn of(mut members: impl Iterator<Item = bool>) -> Self {
         match members.position(|is_its| is_its) {
             None => Self::Nobodys,
@@ -34,15 +34,15 @@ impl Whose {
     }
 }
 
-/// A key as written, with its quotes and colon.
+/// A key as it is written, with its quotes and colon.
 pub(crate) struct Key {
     pub(crate) bytes: Vec<u8>,
-    /// The first bytes as words, padded with zeros, and a mask of them.
+    /// The first bytes as words, padded with zeros, and a mask of these bytes.
     words: [u64; WORDS],
     masks: [u64; WORDS],
-    /// Its column.
+    /// The column of the key.
     pub(crate) whose: Whose,
-    /// True if the last value was a string.
+    /// True if the last value of the key was a string.
     pub(crate) is_string: bool,
 }
 
@@ -55,10 +55,10 @@ impl Key {
         Self { bytes: bytes.to_vec(), words: words(&first), masks: words(&mask), whose, is_string: false }
     }
 
-    /// True if `text` begins with it.
+    /// Returns whether `text` begins with the key.
     #[inline]
     fn begins(&self, text: &[u8]) -> bool {
-        // Most keys are compared as words, without a call.
+        // Most keys can be compared as words, without calling a function.
         let Some(first) = text.first_chunk() else { return text.starts_with(&self.bytes) };
         let ([low, high], [low_mask, high_mask]) = (words(first), self.masks);
         if [low & low_mask, high & high_mask] != self.words {
@@ -68,10 +68,10 @@ impl Key {
     }
 }
 
-/// Maximum number of members of a record that has a shape.
+/// The maximum number of members of a record that has a shape.
 const MAX_MEMBERS: usize = 1024;
 
-/// Number of words of a key that are compared.
+/// The number of words of a key that are compared.
 const WORDS: usize = 2;
 
 #[inline]
@@ -83,18 +83,20 @@ fn words(bytes: &[u8; 8 * WORDS]) -> [u64; WORDS] {
 /// Walks plain records.
 #[derive(Default)]
 pub(crate) struct Walk {
-    /// The keys of the record before.
+    /// The keys of the previous record.
     keys: Vec<Key>,
-    /// Number of its members; 0 if it was not plain.
+    /// The number of members of the previous record; 0 if it was not plain.
     members: usize,
     steps: Steps,
 }
 
 impl Walk {
-    /// Walks the members of a record without escapes, of which `inner` is the text between the
-    /// braces. Those of the columns that `whose` returns, of `names` columns, are passed to `take`,
-    /// a string without its quotes. `None` if a member is duplicate or belongs to several columns,
-    /// if `take` returns that, or if the record is malformed or not plain.
+    /// Walks the members of a record without escapes. `inner` is the text between its braces.
+    ///
+    /// `whose` returns the column of a key, out of `names` columns. The values of these columns are
+    /// passed to `take`, strings without their quotes. Returns `None` if a member is duplicate or
+    /// belongs to several columns, if `take` returns `None`, or if the record is malformed or not
+    /// plain.
     #[inline]
     pub(crate) fn members(
         &mut self,
@@ -103,7 +105,7 @@ impl Walk {
         whose: &dyn Fn(&[u8]) -> Whose,
         take: &mut impl FnMut(usize, Value, Range<usize>) -> Option<()>,
     ) -> Option<()> {
-        // One bit for each column seen; records with more are not walked.
+        // One bit for each column seen. Records for more columns than bits are not walked.
         let mut met = 0u64;
         self.members = 0;
         let mut at = blanks(inner, 0);
@@ -134,7 +136,7 @@ impl Walk {
                 }
                 Whose::Several => return None,
             };
-            // A comma, after which there must be a member.
+            // A member must follow the comma.
             if at < inner.len() {
                 at = blanks(inner, at + 1);
                 inner.get(at)?;
@@ -145,32 +147,32 @@ impl Walk {
         Some(())
     }
 
-    /// The keys of the last record in order; `None` if it was not plain, or had no members.
+    /// Returns the keys of the last record in order; `None` if it was not plain or had no members.
     pub(crate) fn last_keys(&self) -> Option<&[Key]> {
         self.keys.get(..self.members).filter(|members| (1..=MAX_MEMBERS).contains(&members.len()))
     }
 }
 
-/// Range of the text between the braces of a record.
+/// Returns the range of the text between the braces of a record.
 #[inline]
 pub(crate) fn inside(text: &[u8], record: &Range<usize>) -> Option<Range<usize>> {
     let [b'{', inner @ .., b'}'] = without_blanks_after(text.get(record.clone())?) else { return None };
     Some(record.start + 1..record.start + 1 + inner.len())
 }
 
-/// True if the text between the braces of a record holds no object, array or escape.
+/// Returns whether the text between the braces of a record has no object, array or escape in it.
 #[inline]
 pub(crate) fn is_plain(inner: &[u8]) -> bool {
     memchr3(b'{', b'[', b'\\', inner).is_none()
 }
 
-/// True if the text holds no escape, as [`Walk::members`] requires.
+/// Returns whether the text has no escape in it, as [`Walk::members`] requires.
 #[inline]
 pub(crate) fn is_unescaped(text: &[u8]) -> bool {
     memchr(b'\\', text).is_none()
 }
 
-/// The key that `text` begins with, up to its colon.
+/// Returns the key with which `text` begins, up to its colon.
 #[cold]
 fn key(text: &[u8], whose: &dyn Fn(&[u8]) -> Whose) -> Option<Key> {
     let close = 1 + memchr(b'"', text.strip_prefix(b"\"")?)?;
@@ -179,14 +181,14 @@ fn key(text: &[u8], whose: &dyn Fn(&[u8]) -> Whose) -> Option<Key> {
     bytes.ends_with(b":").then(|| Key::new(bytes, whose(name)))
 }
 
-/// [`skip_blanks`], mostly of none.
+/// Like [`skip_blanks`], optimized for text without blanks.
 #[inline]
 pub(crate) fn blanks(text: &[u8], at: usize) -> usize {
     if text.get(at).is_some_and(|byte| *byte > b' ') { at } else { skip_blanks(text, at) }
 }
 
-/// The value at `at`: its kind, its range without quotes, and the position of the comma or end
-/// after it.
+/// Returns the kind of the value at `at`, its range without quotes, and the position of the comma
+/// or end that follows it.
 pub(crate) fn value(inner: &[u8], at: usize) -> Option<(Value, Range<usize>, usize)> {
     let rest = inner.get(at..)?;
     let (value, range, end) = if let Some(text) = rest.strip_prefix(b"\"") {
@@ -206,14 +208,16 @@ pub(crate) fn value(inner: &[u8], at: usize) -> Option<(Value, Range<usize>, usi
     matches!(inner.get(next), None | Some(b',')).then_some((value, range, next))
 }
 
-/// Length of a token of digits, signs and points up to its comma; `None` if something else follows.
+/// Returns the length of a token of digits, signs and points up to a comma; `None` if another byte
+/// follows.
 #[inline]
 pub(crate) fn digits(text: &[u8]) -> Option<usize> {
     let is_end = |byte: &u8| !(b'-'..=b'9').contains(byte);
     let length = match text.first_chunk() {
         Some(first) => {
             let bytes = u64::from_le_bytes(*first);
-            // The lowest byte below '-', above '9', or not ASCII; higher bytes may be wrong.
+            // Finds the lowest byte that is less than '-', greater than '9', or not ASCII; higher
+            // bytes may be wrong.
             let below = bytes.wrapping_sub(ONES * u64::from(b'-'));
             let above = bytes.wrapping_add(ONES * u64::from(0x7f - b'9'));
             match (below | above | bytes) & (ONES << 7) {
@@ -226,12 +230,12 @@ pub(crate) fn digits(text: &[u8]) -> Option<usize> {
     (text.get(length) == Some(&b',')).then_some(length)
 }
 
-/// Position of the first quote. Most texts are too short for the call of a search.
+/// Returns the position of the first quote. Most texts are too short for calling a search function.
 #[inline]
 fn quote(text: &[u8]) -> Option<usize> {
     let Some(first) = text.first_chunk::<{ 8 * WORDS }>() else { return memchr(b'"', text) };
     for (number, word) in words(first).into_iter().enumerate() {
-        // The lowest zero byte (Warren, "Hacker's Delight", 6-1); higher bytes may be wrong.
+        // Finds the lowest zero byte (Warren, "Hacker's Delight", 6-1); higher bytes may be wrong.
         let differs = word ^ (ONES * u64::from(b'"'));
         let zero = differs.wrapping_sub(ONES) & !differs & (ONES << 7);
         if zero != 0 {
@@ -241,7 +245,7 @@ fn quote(text: &[u8]) -> Option<usize> {
     Some(first.len() + memchr(b'"', text.get(first.len()..)?)?)
 }
 
-/// End of the value at `at`, up to the comma or end after it.
+/// Returns the position of the comma or end after the value at `at`.
 #[inline]
 fn skip_value(inner: &[u8], at: usize) -> Option<usize> {
     let rest = inner.get(at..)?;
@@ -265,7 +269,7 @@ mod tests {
     fn quotes_and_ends_of_numbers_are_found_wherever_they_are() {
         for length in 0..40 {
             for at in 0..length {
-                // Bytes that differ from a quote in one bit, before and behind it.
+                // The bytes before and after the quote differ from it in one bit.
                 let mut text = vec![b'#'; length];
                 text[at] = b'"';
                 assert_eq!(quote(&text), Some(at));

@@ -1,14 +1,14 @@
 //! Conditions on one field, decided from its bytes without building a column.
 //!
-//! Every value of a primitive type maps to an integer, its *key*, in the order in which Arrow
+//! Every value of a primitive type is mapped to an integer, its *key*, in the order in which Arrow
 //! compares the values, so that comparisons are comparisons of keys. The key of a field comes from
-//! the rule that decodes it ([`with_parser`]), whatever its spelling; for dates, which have one
-//! spelling, it is their digits. Text is compared as it is. Errors of decoding the column are
-//! reported here as well: NULL in a NOT NULL column, fields that spell no value, text that is not
-//! UTF-8.
+//! the rule that decodes the field ([`with_parser`]), whatever its spelling. For dates, which have
+//! a single spelling, the key is their digits. Text is compared as it is. Errors of decoding the
+//! column are reported here, too: NULL in a NOT NULL column, fields that are not valid for the
+//! type, and text that is not UTF-8.
 //!
-//! Conditions are recognized in lowered form, where operands have the types they are compared in;
-//! others are evaluated on columns.
+//! Conditions are recognized in lowered form, in which operands have the types in which they are
+//! compared. Other conditions are evaluated on columns.
 
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
@@ -31,8 +31,8 @@ use crate::values::fields::{FieldBytes, FieldColumn, Span};
 use crate::values::nulls::{BadField, Nulls, Spelling};
 use crate::values::short_decimal::range::ShortDecimals;
 
-/// Returns the conjunction of `conjuncts`, over a schema of this one column; `None` if one is of a
-/// kind that is not decided here.
+/// Returns the conjunction of `conjuncts`, over a schema with only this column. Returns `None` if
+/// one of them cannot be decided here.
 pub(crate) fn field_condition(
     conjuncts: &[Physical],
     data_type: &DataType,
@@ -47,9 +47,9 @@ pub(crate) fn field_condition(
     Ok(with_parser(data_type, spelling, KeyConditionOf { atoms, nulls })?.flatten())
 }
 
-/// Returns the range of values that the conjunction selects of the only column of a schema, as the
-/// integers that binary formats store: days of a date, unscaled decimals. `None` if it is no range,
-/// or the type is another one.
+/// Returns the range of values that a conjunction on a single column selects, as the integers that
+/// binary formats store: days of a date, unscaled decimals. Returns `None` if the selection is not
+/// a range, or for other types.
 pub(crate) fn stored_range(conjuncts: &[Physical], data_type: &DataType) -> Option<RangeInclusive<i64>> {
     let atoms: Vec<Atom> = conjuncts.iter().map(Atom::of).collect::<Option<_>>()?;
     let value = |value: ScalarValue| match value {
@@ -63,7 +63,7 @@ pub(crate) fn stored_range(conjuncts: &[Physical], data_type: &DataType) -> Opti
     (!wanted.null && wanted.is_range()).then_some(wanted.least..=wanted.most)
 }
 
-/// Makes the condition with the rule of the type.
+/// Creates the condition with the parser of the type.
 struct KeyConditionOf<'a> {
     atoms: Vec<Atom>,
     nulls: &'a Nulls,
@@ -78,7 +78,7 @@ impl WithParser for KeyConditionOf<'_> {
         P: Fn(FieldBytes<'_>) -> Option<T::Native> + Send + 'static,
     {
         let nulls = self.nulls.clone();
-        // They hold values, not keys.
+        // Filters and long lists contain values, not keys.
         let is_number = data_type.is_integer() && *data_type != DataType::UInt64;
         if !is_number && self.atoms.iter().any(|atom| matches!(atom, Atom::Among(_))) {
             return None;
@@ -91,7 +91,7 @@ impl WithParser for KeyConditionOf<'_> {
             let wanted = KeyWanted::new(self.atoms, value)?;
             let key = move |field: FieldBytes<'_>| match crate::values::dates::date_key(field.bytes) {
                 Some(key) => Some(key),
-                // Other spellings, where a cast takes them.
+                // A cast accepts other spellings, too.
                 None => Some(crate::values::dates::date_key_of(i32::try_from(parse(field)?.to_i64()?).ok()?)),
             };
             return Some(Box::new(KeyCondition { wanted, nulls, key, usual: None }));
@@ -99,7 +99,7 @@ impl WithParser for KeyConditionOf<'_> {
         if matches!(data_type, DataType::Decimal128(precision, _) if *precision > 18) {
             return None;
         }
-        // Lists tell both zeros apart.
+        // Lists distinguish the two zeros.
         if data_type.is_floating() && self.atoms.iter().any(|atom| matches!(atom, Atom::OneOf { .. })) {
             return None;
         }
@@ -115,12 +115,12 @@ impl WithParser for KeyConditionOf<'_> {
     }
 }
 
-/// An integer that orders as values of the type are compared: floats by total order, with equal
-/// zeros. Adding zero makes them equal.
+/// Returns an integer that is ordered like the values of the type are compared: floats by total
+/// order, with equal zeros. Adding zero makes them equal.
 #[inline(always)]
 fn key_of<T: ArrowPrimitiveType>(value: T::Native) -> Option<i64> {
     let total_order = |bits: i64| bits ^ ((bits >> 63).cast_unsigned() >> 1).cast_signed();
-    // By reference to a constant: comparing and dropping a type would be a call for every field.
+    // Uses a reference to a constant: to compare and drop a type would take a call for every field.
     match const { &T::DATA_TYPE } {
         DataType::Float64 => {
             let value = f64::from_le_bytes(value.to_byte_slice().try_into().ok()?);
@@ -139,11 +139,11 @@ fn key_of<T: ArrowPrimitiveType>(value: T::Native) -> Option<i64> {
     }
 }
 
-/// A set of keys. Most keys are not in it, since those of a join drop nearly all rows: the branches
-/// of a binary search would be unpredictable.
+/// A set of keys. Most keys are not in it, since the keys of a join drop nearly all rows. With a
+/// binary search, the branches could not be predicted.
 type Keys = HashSet<i64, RandomState>;
 
-/// The keys that are selected: a range that may have holes.
+/// The keys that are selected: a range, possibly with exceptions.
 struct KeyWanted {
     null: bool,
     least: i64,
@@ -168,7 +168,7 @@ impl KeyWanted {
             None => i64::MAX,
         };
         let one_of = match one_of.as_deref() {
-            // One value is a range; so is none.
+            // A single value is a range, and so is no value.
             Some([]) => {
                 (least, most) = (i64::MAX, i64::MIN);
                 None
@@ -182,26 +182,26 @@ impl KeyWanted {
         Some(Self { null, least, most, one_of, none_of: Keys::from_iter(none_of), among })
     }
 
-    /// True if the selection is just a range.
+    /// Returns whether the selection is just a range.
     fn is_range(&self) -> bool {
         self.one_of.is_none() && self.none_of.is_empty() && self.among.is_empty()
     }
 }
 
-/// Estimated cost of a lookup in a list or filter, relative to a comparison. Decides between stages
-/// that drop about as many rows.
+/// The estimated cost of a lookup in a list or filter, relative to a comparison. It decides the
+/// order of stages that drop about the same number of rows.
 const LOOK_UP_COST: f64 = 1.0;
 
 struct KeyCondition<K> {
     wanted: KeyWanted,
     nulls: Nulls,
     key: K,
-    /// The range of short decimals, if the selection is a range of numbers.
+    /// The ranges of short decimals, if the selection is a range of numbers.
     usual: Option<ShortDecimals>,
 }
 
 impl<K: Fn(FieldBytes<'_>) -> Option<i64>> KeyCondition<K> {
-    /// Evaluates the condition for a field. Inlined into loops over fields.
+    /// Evaluates the condition for a field. Inlined into the loops over fields.
     #[inline(always)]
     fn is_wanted(
         &self,
@@ -227,7 +227,7 @@ impl<K: Fn(FieldBytes<'_>) -> Option<i64>> KeyCondition<K> {
             && among.iter().all(|asked| asked.may_hold_number(key)))
     }
 
-    /// The same for a range of numbers and a field that is no short decimal.
+    /// The same, for a range of numbers and a field that is not a short decimal.
     #[inline(never)]
     fn is_unusual_wanted(&self, fields: &FieldColumn<'_>, span: Span, scratch: &mut Vec<u8>) -> Result<bool, BadField> {
         self.is_wanted(fields, span, true, scratch)

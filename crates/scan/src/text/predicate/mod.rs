@@ -1,4 +1,4 @@
-//! Conditions that are decided on the bytes of a field.
+//! Conditions that are decided from the bytes of a field.
 
 pub(crate) mod condition;
 pub(crate) mod text;

@@ -10,10 +10,10 @@ use crate::text::predicate::wanted::{Atom, FieldCondition, Wanted, select_where}
 use crate::values::fields::{FieldBytes, FieldColumn};
 use crate::values::nulls::{BadField, Nulls};
 
-/// Bytes of a text that are compared as one number.
+/// The number of bytes at the start of a text that are compared as one number.
 const FIRST: usize = size_of::<u128>();
 
-/// The first bytes of a text as a number that orders like the text, padded with zeros.
+/// Returns the first bytes of a text, padded with zeros, as a number that is ordered like the text.
 #[inline(always)]
 fn first_bytes(text: FieldBytes<'_>) -> u128 {
     let length = text.bytes.len().min(FIRST);
@@ -29,18 +29,18 @@ fn first_bytes(text: FieldBytes<'_>) -> u128 {
     u128::from_be_bytes(first) & !beyond
 }
 
-/// True if the text is ASCII; `first` are its first bytes.
+/// Returns whether the text is ASCII. `first` are its first bytes.
 #[inline(always)]
 fn is_ascii(text: &[u8], first: u128) -> bool {
     const HIGH: u128 = u128::from_ne_bytes([0x80; FIRST]);
     if text.len() <= FIRST { first & HIGH == 0 } else { text.is_ascii() }
 }
 
-/// One end of a range of texts.
+/// A bound of a range of texts.
 struct TextBound {
     text: Vec<u8>,
     first: u128,
-    /// Whether the bound is inclusive.
+    /// True if the bound is inclusive.
     held: bool,
 }
 
@@ -50,7 +50,7 @@ impl TextBound {
         Self { text, first, held }
     }
 
-    /// Compares a field, of which `first` are the first bytes, with the bound.
+    /// Compares a field with the bound. `first` are the first bytes of the field.
     #[inline(always)]
     fn compare(&self, field: &[u8], first: u128) -> Ordering {
         first.cmp(&self.first).then_with(|| field.cmp(&self.text))

@@ -1,4 +1,4 @@
-//! The values that a condition selects of one column.
+//! The values of one column that a condition selects.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub(crate) enum Atom {
     },
     IsNull,
     IsNotNull,
-    /// In a Bloom filter or a long list.
+    /// The value is in a Bloom filter or a long list.
     Among(Arc<Asked>),
     Like {
         pattern: Arc<Pattern>,
@@ -73,16 +73,16 @@ impl Atom {
 
 /// The selected values of an ordered type.
 pub(crate) struct Wanted<T> {
-    /// NULL is selected and nothing else.
+    /// True if only NULL is selected.
     pub(crate) null: bool,
-    /// Lower bound, and whether it is inclusive.
+    /// The lower bound, and whether it is inclusive; then the same for the upper bound.
     pub(crate) least: Option<(T, bool)>,
     pub(crate) most: Option<(T, bool)>,
-    /// Sorted; one of them.
+    /// If given, the value must be one of these, which are sorted.
     pub(crate) one_of: Option<Vec<T>>,
-    /// Sorted; none of them.
+    /// The value must not be one of these, which are sorted.
     pub(crate) none_of: Vec<T>,
-    /// In each of these filters and long lists.
+    /// The value must be in each of these filters and long lists.
     pub(crate) among: Vec<Arc<Asked>>,
     pub(crate) likes: Vec<(Arc<Pattern>, bool)>,
 }
@@ -119,7 +119,7 @@ impl<T: Ord> Wanted<T> {
             Operator::NotEq => self.none_of.push(with),
             Operator::Lt | Operator::LtEq => {
                 let bound = (with, op == Operator::LtEq);
-                // The lesser of two, and of equal ones the exclusive one.
+                // Takes the smaller of two bounds, and of equal bounds the exclusive one.
                 self.most = Some(match self.most.take() {
                     Some(most) => most.min(bound),
                     None => bound,
@@ -147,7 +147,7 @@ impl<T: Ord> Wanted<T> {
     }
 }
 
-/// Selects the numbers of `0..length` for which `is_wanted`, without a branch on it.
+/// Selects the numbers in `0..length` for which `is_wanted` is true, without a branch.
 #[inline(always)]
 pub(crate) fn select_where(
     length: usize,
@@ -168,12 +168,12 @@ pub(crate) fn select_where(
     Ok(())
 }
 
-/// A condition on one column, evaluated on its fields.
+/// A condition on one column that is evaluated on its fields.
 pub(crate) trait FieldCondition: Send {
-    /// Selects the fields for which the condition is TRUE, by number. Work beyond reading the
-    /// fields is counted in `steps`; if they end, any result is allowed.
+    /// Selects the numbers of the fields for which the condition is TRUE. Work other than reading
+    /// the fields is counted in `steps`; if those run out, any result is allowed.
     fn select(&self, fields: &FieldColumn<'_>, selected: &mut Vec<u32>, steps: &mut Steps) -> Result<(), BadField>;
 
-    /// Cost of evaluating it for one field, relative to comparing a number.
+    /// Returns the cost of evaluation for one field, relative to comparing a number.
     fn cost(&self) -> f64;
 }

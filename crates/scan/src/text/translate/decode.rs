@@ -1,11 +1,11 @@
-//! Text in another encoding, decoded to UTF-8 piece by piece.
+//! Decoding of text in another encoding to UTF-8, piece by piece.
 
 use bytes::Bytes;
 use encoding_rs::{Decoder, DecoderResult, Encoding};
 use pushdowndb_contract::{Error, Result};
 
-/// The encoding of this label: one of the WHATWG's Encoding Standard, or one that differs from it
-/// in hyphens and underscores only (`latin-1`, `utf16`).
+/// Returns the encoding with this label: a label of the WHATWG's Encoding Standard, or one that
+/// differs from it only in hyphens and underscores (`latin-1`, `utf16`).
 pub(crate) fn encoding_of(label: &str) -> Result<&'static Encoding> {
     let plain = label.trim().to_ascii_lowercase();
     let bare: String = plain.chars().filter(|c| !matches!(c, '-' | '_' | ' ')).collect();
@@ -30,13 +30,13 @@ pub(crate) fn encoding_of(label: &str) -> Result<&'static Encoding> {
 pub(crate) struct Decoding {
     decoder: Decoder,
     location: String,
-    /// Bytes that were read.
+    /// The number of bytes read so far.
     offset: u64,
 }
 
 impl Decoding {
-    /// A decoder of the text at `location`, which removes its byte order mark. A mark decides which
-    /// UTF-16 it is.
+    /// Creates a decoder for the text at `location`. It removes a byte order mark, which also
+    /// decides the byte order of UTF-16.
     pub(crate) fn new(label: &str, location: &str) -> Result<Self> {
         let encoding = encoding_of(label)?;
         let is_utf16 = encoding == encoding_rs::UTF_16LE || encoding == encoding_rs::UTF_16BE;
@@ -44,11 +44,11 @@ impl Decoding {
         Ok(Self { decoder, location: location.to_owned(), offset: 0 })
     }
 
-    /// Decodes the next piece, which is the `last` or not.
+    /// Decodes the next piece. `last` says whether it is the last one.
     ///
     /// # Errors
     ///
-    /// Bytes that are none of the encoding.
+    /// Returns an error for bytes that are invalid in the encoding.
     pub(crate) fn feed(&mut self, mut piece: &[u8], last: bool) -> Result<Bytes> {
         let mut text = String::new();
         loop {

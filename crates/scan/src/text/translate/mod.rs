@@ -1,4 +1,4 @@
-//! Translation of text whose encoding or values are not those that the scan reads.
+//! Translation of text whose encoding or values differ from those that the scan reads.
 //!
 //! ```text
 //! bytes of the object, decompressed
@@ -9,8 +9,8 @@
 //! text that the scan reads
 //! ```
 //!
-//! Each stage takes and gives pieces of text, so memory holds one record at most besides them. The
-//! object is read from its start: offsets in messages are those of the translated text.
+//! Each stage consumes and returns pieces of text, so it holds at most one record in addition. The
+//! object is read from its start, and offsets in errors are those of the translated text.
 
 pub(crate) mod decode;
 pub(crate) mod sample;
@@ -22,32 +22,32 @@ use pushdowndb_contract::{Result, Translation};
 use crate::text::stage::Stage;
 use decode::Decoding;
 
-/// Checks that an encoding of this label is known.
+/// Checks that the encoding with this label is known.
 ///
 /// # Errors
 ///
-/// It is not.
+/// Returns an error if it is unknown.
 pub fn check_encoding(label: &str) -> Result<()> {
     decode::encoding_of(label).map(|_| ())
 }
 
-/// The first stage: bytes to UTF-8, without the lines to skip.
+/// The first stage: decodes bytes to UTF-8, and drops the lines to skip.
 pub(crate) struct Start {
     decoding: Option<Decoding>,
     skip: u64,
-    /// True before the first byte, which may begin a byte order mark.
+    /// True before the first byte, where there may be a byte order mark.
     at_start: bool,
     terminator: u8,
 }
 
 impl Start {
-    /// The first stage of `translation`, for text whose lines end with `terminator`.
+    /// Creates the first stage of `translation`, for text whose lines end with `terminator`.
     pub(crate) fn new(translation: &Translation, terminator: u8, location: &str) -> Result<Self> {
         let decoding = translation.encoding.as_deref().map(|label| Decoding::new(label, location)).transpose()?;
         Ok(Self { decoding, skip: translation.skip, at_start: true, terminator })
     }
 
-    /// Leaves out what is left of the lines to skip.
+    /// Drops the rest of the lines to skip.
     fn without_lines(&mut self, mut text: Bytes) -> Bytes {
         while self.skip > 0 {
             let Some(end) = memchr::memchr(self.terminator, &text) else { return Bytes::new() };
@@ -81,7 +81,7 @@ impl Stage for Start {
     }
 }
 
-/// Translates a whole text, or as much of it as there is if it is not `whole`.
+/// Translates all of a text, or, if it is not `whole`, as much of it as is complete.
 pub(crate) fn run(stage: &mut dyn Stage, text: &[u8], whole: bool) -> Result<Bytes> {
     let mut out = Vec::from(stage.feed(text)?);
     if whole {

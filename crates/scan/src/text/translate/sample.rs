@@ -8,8 +8,8 @@ use super::{Start, run, spelling};
 use crate::limits::MAX_RECORD_BYTES;
 use crate::text::rewrite::{self, Rewriter};
 
-/// The text that the records of a sample are cut from, and the options to cut them by: without
-/// another encoding, lines to skip, and delimiters of several bytes.
+/// Returns the text from which the records of a sample are cut, and the options to cut them. The
+/// encoding, lines to skip, and multi-byte delimiters are already translated.
 pub(crate) fn started<'a>(
     bytes: &'a [u8],
     whole: bool,
@@ -27,13 +27,14 @@ pub(crate) fn started<'a>(
     let mut out = Vec::from(rewriter.feed(&text)?);
     match whole {
         true => out.extend_from_slice(&rewriter.finish()?),
-        // The last record is cut off.
+        // The last record is incomplete.
         false => out.truncate(memchr::memrchr(b'\n', &out).map_or(0, |at| at + 1)),
     }
     Ok((Cow::Owned(out), Some(rewrite::canonical(options))))
 }
 
-/// The field as it is inferred from: a marker of NULL is empty, and values are as SQL spells them.
+/// Returns the field as it is used for inference: a marker of NULL becomes empty, and values get
+/// SQL's spelling.
 pub(crate) fn field(field: String, options: &CsvOptions) -> String {
     let Some(translation) = &options.translation else { return field };
     if translation.nulls.contains(&field) && matches!(options.null, NullRule::Text(_)) {

@@ -1,15 +1,15 @@
-//! Numbers, dates and timestamps in another spelling than SQL's.
+//! Numbers, dates and timestamps that are spelled differently than in SQL.
 
 use arrow::datatypes::DataType;
 use chrono::{DateTime, Datelike, NaiveDate, NaiveDateTime};
 use pushdowndb_contract::Translation;
 
-/// What a column's fields are translated to.
+/// The kind of translation for the fields of a column.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Kind {
     /// Fields stay as they are.
     AsIs,
-    /// As they are, but for blanks around them.
+    /// White space around fields is removed.
     Trimmed,
     Number,
     Date,
@@ -17,7 +17,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// The kind of a column of this type.
+    /// Returns the kind for a column of this type.
     pub(crate) fn of(data_type: &DataType, translation: &Translation) -> Self {
         let numbers = translation.decimal.is_some() || translation.thousands.is_some();
         match data_type {
@@ -29,7 +29,7 @@ impl Kind {
         }
     }
 
-    /// The field as SQL spells it; `None` if it is not spelled as the translation says.
+    /// Returns the field in SQL's spelling; `None` if it has not the spelling of the translation.
     pub(crate) fn translate(self, field: &[u8], translation: &Translation) -> Option<String> {
         let text = std::str::from_utf8(field).ok()?;
         let text = if translation.trims { text.trim_ascii() } else { text };
@@ -43,7 +43,7 @@ impl Kind {
     }
 }
 
-/// The field in any of the spellings, for inference.
+/// Translates the field from any of the spellings, for inference.
 pub(crate) fn guess(field: &str, translation: &Translation) -> Option<String> {
     let kinds = [Kind::Date, Kind::Timestamp, Kind::Number];
     let numbers = translation.decimal.is_some() || translation.thousands.is_some();
@@ -51,7 +51,8 @@ pub(crate) fn guess(field: &str, translation: &Translation) -> Option<String> {
     kinds.find_map(|kind| kind.translate(field.as_bytes(), translation))
 }
 
-/// A number with digits in groups of three, and its own decimal separator: `1.234,5` -> `1234.5`.
+/// Translates a number with groups of three digits and its own decimal separator: `1.234,5` ->
+/// `1234.5`.
 fn number(text: &str, translation: &Translation) -> Option<String> {
     let decimal = translation.decimal.unwrap_or(b'.');
     let (sign, digits) = match text.as_bytes() {

@@ -1,4 +1,4 @@
-//! Short decimals, decoded a group at a time in the lanes of a register.
+//! Short decimals, decoded in groups in the lanes of a register.
 
 #![allow(clippy::inline_always, reason = "what is not inlined into a kernel is compiled without its features")]
 
@@ -9,25 +9,25 @@ use crate::values::digits::spelled_by;
 use crate::values::fields::FieldColumn;
 use crate::values::nulls::{Nulls, Spelling};
 
-/// Number of fields per group.
+/// The number of fields in a group.
 pub(crate) const GROUP: usize = 32;
 
 const POINTS: u64 = u64::from_ne_bytes([b'.'; 8]);
 const ZEROS: u64 = u64::from_ne_bytes([b'0'; 8]);
 const HIGH_BITS: u64 = u64::from_ne_bytes([0x80; 8]);
 
-/// The short decimals of a column: 1 to 8 digits without a sign, with a point before as many of
-/// them as the type has decimal places, or without one if it has none.
+/// The short decimals of a column: 1 to 8 digits without a sign. The point is before the last
+/// digits, as many as the type has decimal places; there is none if it has no decimal places.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ShortDecimal {
     places: u32,
-    /// True if no number begins with a zero but zero itself.
+    /// True if no number other than zero may begin with a zero.
     keeps_zeros: bool,
 }
 
 impl ShortDecimal {
-    /// Returns the short decimals of a type if all of them are in its range; `None` for other
-    /// types, and if one of them is NULL.
+    /// Returns the short decimals of a type if all of them are in its range. Returns `None` for
+    /// other types, and if one of them means NULL.
     pub(crate) fn of(data_type: &DataType, nulls: &Nulls, spelling: Spelling) -> Option<Self> {
         let places = match data_type {
             DataType::Int32 | DataType::Int64 | DataType::UInt32 | DataType::UInt64 => 0,
@@ -43,8 +43,8 @@ impl ShortDecimal {
         (!is_null).then_some(Self { places, keeps_zeros })
     }
 
-    /// Decodes a group of fields from `row` on, without the point. The numbers of fields with a bit
-    /// in the mask are arbitrary.
+    /// Decodes a group of fields, starting at `row`, to numbers without the point. Also returns a
+    /// mask of the fields that are not short decimals; their numbers are arbitrary.
     #[inline]
     pub(crate) fn numbers(self, fields: &FieldColumn<'_>, row: usize) -> ([u64; GROUP], u32) {
         simd::run(Numbers { spelling: self, fields, row })
@@ -81,15 +81,15 @@ impl Kernel for Numbers<'_, '_> {
             let mask = u64::MAX.wrapping_shl(64u32.wrapping_sub(8 * *length as u32));
             let own = *word & mask;
             let misplaced = (own ^ POINTS) & at_point;
-            // Moves what is before the point directly below what is after it.
+            // Moves the digits before the point directly below those after it.
             let shift = if places == 0 { 0 } else { 8 };
             let digits = (own & above | (own & below) << shift) ^ (ZEROS & (mask << shift));
             // The first of several digits is the lowest byte.
             let first = digits.wrapping_shr(64u32.wrapping_sub(8 * *length as u32)) & 0xff;
             let padded = u64::from(keeps_zeros) & u64::from(*length > 1) & u64::from(first == 0);
-            // Other characters become greater than 9 and set the high bit in the addition.
+            // Other characters become greater than 9, and set the high bit in the addition.
             *other = (digits.wrapping_add(0x7676_7676_7676_7676) | digits) & HIGH_BITS | misplaced | is_short | padded;
-            // Arbitrary for fields with a bit in the mask.
+            // It is arbitrary for fields with a bit in the mask.
             *word = spelled_by(digits);
         }
         let mut mask = 0;
@@ -159,7 +159,7 @@ mod tests {
                 assert_eq!(expected, Some(numbers[number].into()), "{data_type} {}", fields.shown(*span));
             }
         }
-        // Else this would prove little.
+        // With fewer decided fields, this test would prove little.
         assert!(told * 4 > all, "{told} of {all}");
     }
 

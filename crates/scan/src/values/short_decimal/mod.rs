@@ -1,8 +1,8 @@
-//! Short decimals: numbers of up to eight characters, the fast path of fields that hold them.
+//! Short decimals: numbers of up to eight digits, for which there is a fast path.
 //!
-//! A field of few digits, with a point or none, is decoded or compared without the general rule of
-//! its type: [`group`] decodes fields a group at a time, [`range`] decides conditions one by one.
-//! Both leave other spellings to the general rule.
+//! A field of few digits, with or without a point, is decoded or compared without the general rule
+//! of its type. [`group`] decodes fields in groups, [`range`] decides conditions for one field at a
+//! time. Both leave other spellings to the general rule.
 
 pub(crate) mod group;
 pub(crate) mod number;

@@ -1,9 +1,9 @@
-//! One short decimal.
+//! Parsing of a single short decimal.
 
 use crate::values::digits::{digits_around_point, eight_digits, first_point};
 
-/// Parses up to 8 digits without a sign, perhaps with a point between them, the first `length` of
-/// these 16 bytes: as one number, and the number of decimal places.
+/// Parses up to 8 digits without a sign, possibly with a point between them, in the first `length`
+/// of these 16 bytes. Returns all digits as one number, and the number of decimal places.
 #[inline(always)]
 pub(crate) fn usual_number(length: usize, ahead: &[u8; 16]) -> Option<(u64, usize)> {
     let (first, _) = ahead.split_first_chunk::<8>()?;
@@ -11,7 +11,7 @@ pub(crate) fn usual_number(length: usize, ahead: &[u8; 16]) -> Option<(u64, usiz
     if !(1..=8).contains(&length) {
         return longer_number(length, first, ahead);
     }
-    // The last byte in the highest position, zeros before the first.
+    // The last byte is the highest, and zeros precede the first byte.
     let word = first << (64 - length * 8);
     let point = first_point(word);
     if point == 64 {
@@ -25,10 +25,10 @@ pub(crate) fn usual_number(length: usize, ahead: &[u8; 16]) -> Option<(u64, usiz
     Some((eight_digits(word & after | (word & before) << 8, length - 1)?, places))
 }
 
-/// Maximum number of digits.
+/// The maximum number of digits.
 pub(crate) const MAX_DIGITS: usize = 8;
 
-/// [`usual_number`] of more than 8 bytes, of which `first` are the first.
+/// Like [`usual_number`], for more than 8 bytes. `first` are the first eight of them.
 #[inline]
 pub(crate) fn longer_number(length: usize, first: u64, ahead: &[u8; 16]) -> Option<(u64, usize)> {
     let whole = first_point(first) / 8;

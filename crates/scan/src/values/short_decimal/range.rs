@@ -1,8 +1,8 @@
 //! Conditions on short decimals, decided without their values.
 //!
-//! Among texts with equally many decimal places, the number that all digits spell orders like the
-//! values, whatever the type. The selected texts are therefore a range of those numbers, whose ends
-//! a binary search finds with the rule of the type.
+//! Among texts with the same number of decimal places, the number formed by all digits is ordered
+//! like the values, whatever the type. So the selected texts are a range of these numbers. A binary
+//! search, with the rule of the type, finds the ends of the range.
 
 use std::ops::RangeInclusive;
 
@@ -10,17 +10,18 @@ use crate::values::fields::FieldBytes;
 use crate::values::nulls::Nulls;
 use crate::values::short_decimal::number::{MAX_DIGITS, usual_number};
 
-/// One more than the largest number of [`MAX_DIGITS`] digits.
+/// The largest number of [`MAX_DIGITS`] digits, plus one.
 const BEYOND: u32 = 10u32.pow(MAX_DIGITS as u32);
 
 pub(crate) struct ShortDecimals {
-    /// By decimal places: the least number, and how many; `None` if the general rule decides.
+    /// For each number of decimal places, the least selected number and the count of selected
+    /// numbers; `None` if the general rule decides.
     wanted: [Option<(u32, u32)>; MAX_DIGITS],
 }
 
 impl ShortDecimals {
-    /// Returns those whose keys are in `keys`. `key` returns the key of a number that is
-    /// not NULL, and is monotonic.
+    /// Returns the short decimals whose keys are in `keys`. `key` returns the key of a number that
+    /// is not NULL; it must be monotonic.
     pub(crate) fn new(
         key: impl Fn(FieldBytes<'_>) -> Option<i64>,
         nulls: &Nulls,
@@ -39,7 +40,7 @@ impl ShortDecimals {
                 let (text, length) = spelled(digits, places);
                 key(FieldBytes { bytes: text.get(..length)?, ahead: Some(&text) })
             };
-            // A type that takes the greatest takes all.
+            // A type that accepts the greatest number accepts all of them.
             key_of(BEYOND - 1)?;
             let first = |is_beyond: fn(i64, i64) -> bool, bound| {
                 first_where(|digits| key_of(digits).is_none_or(|key| is_beyond(key, bound)))
@@ -51,8 +52,8 @@ impl ShortDecimals {
         wanted.iter().any(Option::is_some).then_some(Self { wanted })
     }
 
-    /// Decides for the number in the first `length` of these bytes; `None` if it is no short
-    /// decimal.
+    /// Returns whether the number in the first `length` of these bytes is selected; `None` if it is
+    /// not a short decimal.
     #[inline(always)]
     pub(crate) fn decide(&self, length: usize, ahead: &[u8; 16]) -> Option<bool> {
         let (digits, places) = usual_number(length, ahead)?;
@@ -61,7 +62,7 @@ impl ShortDecimals {
     }
 }
 
-/// The digits of a number with a point before `places` of them, and its length.
+/// Returns a text with these digits and a point before the last `places` of them, and its length.
 fn spelled(mut digits: u32, places: usize) -> ([u8; 16], usize) {
     let length = MAX_DIGITS + usize::from(places > 0);
     let mut text = [0; 16];
@@ -76,7 +77,8 @@ fn spelled(mut digits: u32, places: usize) -> ([u8; 16], usize) {
     (text, length)
 }
 
-/// The first number for which `holds`, which is monotonic; [`BEYOND`] if there is none.
+/// Returns the first number for which `holds` is true; [`BEYOND`] if there is none. `holds` must be
+/// monotonic.
 fn first_where(holds: impl Fn(u32) -> bool) -> u32 {
     let (mut from, mut to) = (0, BEYOND);
     while from < to {
@@ -96,7 +98,7 @@ mod tests {
 
     type Key = fn(FieldBytes<'_>) -> Option<i64>;
 
-    /// A rule of each type, with keys as they are compared.
+    /// A rule for each type, with keys in the order in which values are compared.
     const RULES: [(&str, Key); 6] = [
         ("double", |field| Some(float64(field)?.to_bits().cast_signed())),
         ("float", |field| Some(float32(field.bytes)?.to_bits().into())),
@@ -139,7 +141,7 @@ mod tests {
                 }
             }
         }
-        // Else this would prove little.
+        // With fewer decided fields, this test would prove little.
         assert!(decided * 3 > all, "{decided} of {all}");
     }
 

@@ -1,4 +1,4 @@
-//! What is left of a process that was killed, and what of others is not touched.
+//! Cleaning up after killed processes: what is deleted, and that data of other processes is not.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -8,7 +8,7 @@ use super::*;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Has a process that spills to `folder` and `store` die with a file in each.
+/// Spills a file to `folder` and to `store` in a process, and then simulates that it is killed.
 async fn killed(folder: &FsPath, store: &Arc<TestStore>) -> QuerySpill {
     let process = process(folder, 2000);
     let options = QueryOptions { disk: true, ..remote_only(store, 1000) };
@@ -16,14 +16,14 @@ async fn killed(folder: &FsPath, store: &Arc<TestStore>) -> QuerySpill {
     let file = write(&query, &[7; 5500]).unwrap();
     query.uploads_done().await;
     assert_eq!((process.disk_bytes(), query.usage().remote_bytes_written), (2000, 3500));
-    // Its search for dead processes is over, so that it does not find itself.
+    // The process's own search for dead processes must be over, so that it does not find itself.
     process.settle().await;
     process.die();
     std::mem::forget((file, query.clone(), process));
     query
 }
 
-/// The rows without ages, which no test asserts.
+/// Returns the rows without their ages, which no test checks.
 fn rows(freed: Vec<Freed>) -> Vec<(String, String, u64, u64)> {
     let mut rows: Vec<_> = freed.into_iter().map(|row| (row.place, row.query, row.files, row.bytes)).collect();
     rows.sort();
@@ -40,7 +40,7 @@ async fn the_next_process_that_spills_removes_what_a_killed_one_left_without_a_l
     let other_folder = folder.path().join("pushdowndb-spill/not-ours");
     std::fs::create_dir(&other_folder).unwrap();
     let process = process(folder.path(), 0);
-    // A process that cannot reach the store removes the data, and leaves the manifest to others.
+    // A process without access to the store removes the local data, and leaves the manifest.
     let local = QuerySpill::new(&process, &QueryOptions::default()).unwrap();
     let file = write(&local, &[1; 10]).unwrap();
     process.settle().await;
@@ -59,7 +59,7 @@ async fn the_next_process_that_spills_removes_what_a_killed_one_left_without_a_l
     process.settle().await;
     assert_eq!(keys(&*store.inner).await, Vec::<String>::new());
     assert_eq!(store.lists.load(SeqCst), 0);
-    // By number up to the bound, then the manifest.
+    // All part numbers below the bound were deleted, then the manifest.
     assert_eq!((store.deletes.load(SeqCst), store.deleted_keys.lock().len()), (2, 65));
     assert_eq!(files(folder.path()).len(), 2, "of the living process");
     assert_eq!(read(&file).await.unwrap(), [1; 10]);
@@ -74,7 +74,8 @@ async fn vacuum_frees_what_is_old_and_dead_and_nothing_else() {
     let elsewhere = killed(other.path(), &store).await;
     let live = process(folder.path(), 2000);
     let options = QueryOptions { disk: true, ..remote_only(&store, 1000) };
-    // When it spills, it removes what the dead one left, but in a store that it does not know.
+    // The live process removes the local data of the dead one, but not its parts in a store that
+    // the live process does not know.
     let hidden = RemoteStore { url: "s3://elsewhere".into(), ..remote(&store) };
     let options = QueryOptions { remote: Some(hidden), ..options };
     let query = QuerySpill::new(&live, &options).unwrap();
@@ -104,7 +105,7 @@ async fn vacuum_frees_what_is_old_and_dead_and_nothing_else() {
     ];
     expected.sort();
     assert_eq!(freed, expected);
-    // One for the dead folder, one for the prefix, and one for each of the queries in it.
+    // One LIST for the dead folder, one for the prefix, and one for each of the queries there.
     assert_eq!(store.lists.load(SeqCst) - lists, 4);
     assert_eq!(read(&file).await.unwrap(), [9; 5500]);
     let left = keys(&*store.inner).await;

@@ -15,13 +15,13 @@ async fn a_query_puts_each_part_and_few_manifests_and_lists_nothing() {
     let content = random_bytes(&mut StdRng::seed_from_u64(1), 70_500);
     let file = write(&query, &content).unwrap();
     query.uploads_done().await;
-    // 71 parts, the manifest for 64 and that for 128.
+    // 71 parts, the manifest with the bound 64, and the one with 128.
     assert_eq!(store.requests(), [73, 0, 0, 0]);
     let name = format!("{}_{}", process.node().simple(), query.query().simple());
     assert_eq!(store.put_keys.lock()[0], format!("tmp/spill/{name}.meta"));
     let manifests: Vec<_> = store.put_keys.lock().iter().map(|key| key.ends_with(".meta")).collect();
     let second = manifests.iter().skip(1).position(|is_manifest| *is_manifest).unwrap() + 1;
-    // No part beyond the bound is on its way before the manifest that allows it.
+    // No part at or above the bound is uploaded before the manifest that allows it.
     assert!(store.put_keys.lock()[..second].iter().all(|key| !key.ends_with("/64")));
 
     assert_eq!(read(&file).await.unwrap(), content);
@@ -38,7 +38,7 @@ async fn a_query_puts_each_part_and_few_manifests_and_lists_nothing() {
     let meter = query.meter();
     drop((file, query));
     process.settle().await;
-    // One request for the parts, and one for the manifest, last.
+    // One request for the parts, then one for the manifest.
     assert_eq!(store.requests(), [73, 213, 0, 2]);
     assert_eq!(store.deleted_keys.lock().len(), 72);
     assert!(store.deleted_keys.lock().last().unwrap().ends_with(".meta"));
@@ -70,7 +70,8 @@ async fn small_files_stay_in_memory_within_a_bound_when_there_is_no_disk() {
     let process = process(folder.path(), 0);
     let options = QueryOptions { buffer_bytes: 4000, ..remote_only(&store, 8000) };
     let query = QuerySpill::new(&process, &options).unwrap();
-    // A fourth of the buffers holds one of 999 bytes; one of 1000 has the least size of an upload.
+    // A fourth of the buffers holds one file of 999 bytes; a file of 1000 bytes is large enough for
+    // an upload.
     let kept = [write(&query, &[1; 999]).unwrap()];
     assert_eq!(store.requests(), [0; 4]);
     let uploaded = [write(&query, &[2; 999]).unwrap(), write(&query, &[3; 1000]).unwrap()];
@@ -103,7 +104,7 @@ async fn parts_of_dropped_files_are_deleted_in_batches_while_the_query_runs() {
     }
     drop(query);
     process.settle().await;
-    // A thousand, the last one, and the manifest.
+    // One request for a thousand parts, one for the last part, and one for the manifest.
     assert_eq!(store.deletes.load(SeqCst), 3);
     assert_eq!(keys(&*store.inner).await, Vec::<String>::new());
 }
@@ -120,7 +121,7 @@ async fn the_disk_is_filled_first_and_what_it_does_not_take_is_uploaded() {
     assert_eq!((process.disk_bytes(), query.usage().remote_bytes_written), (2000, 4000));
     assert_eq!(read(&file).await.unwrap(), content);
     assert_eq!((query.usage().disk_bytes_read, query.usage().remote_bytes_read), (2000, 4000));
-    // Room that a dropped file leaves is used again.
+    // The space of a dropped file is used again.
     drop(file);
     assert_eq!(process.disk_bytes(), 0);
     let other = write(&query, &content[..1500]).unwrap();
@@ -143,7 +144,7 @@ async fn a_writer_waits_for_uploads_rather_than_hold_more_parts() {
     let content = random_bytes(&mut StdRng::seed_from_u64(3), 10_000);
     let file = query.create_temp_file("slow").unwrap();
     let (mut writer, writes) = (file.open_writer().unwrap(), content.clone());
-    // On a thread of the runtime, as operators do.
+    // The writer runs on a thread of the runtime, as operators do.
     let written = tokio::spawn(async move {
         writer.write_all(&writes).unwrap();
         writer.finish().unwrap();
@@ -151,7 +152,7 @@ async fn a_writer_waits_for_uploads_rather_than_hold_more_parts() {
     while store.puts.load(SeqCst) < 3 || file.size() < Some(3000) {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    // What is on its way is read from memory.
+    // Bytes that are being uploaded are read from memory.
     let mut stream = file.read_stream().unwrap();
     assert_eq!(stream.next().await.unwrap().unwrap(), &content[..1000]);
     assert_eq!(stream.next().await.unwrap().unwrap(), &content[1000..2000]);
@@ -168,7 +169,7 @@ async fn a_writer_waits_for_uploads_rather_than_hold_more_parts() {
 async fn many_writers_hold_no_more_than_the_buffers_and_a_short_part_each() {
     const WRITERS: usize = 50;
     let (folder, store) = (tempfile::tempdir().unwrap(), TestStore::new());
-    // The least part is 100 bytes on the disk, and 200 in the store.
+    // The minimum size of a part is 100 bytes on the disk, and 200 in the store.
     for (disk, least) in [(true, 100), (false, 200)] {
         let process = process(folder.path(), 0);
         let options = QueryOptions { disk, buffer_bytes: 1000, ..remote_only(&store, 1600) };

@@ -1,4 +1,4 @@
-//! Each fault ends in one clear error, and leaves nothing.
+//! Each fault leads to one clear error, and leaves no data behind.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -8,7 +8,7 @@ use rand::{Rng, SeedableRng};
 
 use super::*;
 
-/// The error of reading, with all of its causes.
+/// Returns the error of reading `file`, with all of its causes.
 async fn read_error(file: &Arc<dyn SpillFile>) -> String {
     read(file).await.unwrap_err().to_string()
 }
@@ -55,7 +55,7 @@ async fn one_wrong_bit_anywhere_is_an_error_before_a_byte_of_the_part_is_given_o
             flip_bit(&*store.inner, key, bit).await;
         }
         assert!(read(&file).await.unwrap() == content);
-        // Whole parts that are exchanged, cut, or lost.
+        // Parts that are swapped, truncated, or deleted.
         let (first, second) = (Path::from(parts[0].as_str()), Path::from(parts[1].as_str()));
         store.inner.copy(&first, &second).await.unwrap();
         assert!(read_error(&file).await.contains("its CRC32C is"));
@@ -91,7 +91,7 @@ async fn a_full_disk_without_a_store_says_which_settings_to_raise() {
         let file = query.create_temp_file("ExternalSorter").unwrap();
         let mut writer = file.open_writer().unwrap();
         let error = writer.write_all(&[1; 5000]).unwrap_err();
-        // As DataFusion gets it, which looks for the kind of the root.
+        // The error is converted as in DataFusion, which looks for the kind of the root.
         let error = DataFusionError::from(arrow::error::ArrowError::from(error));
         assert!(matches!(error.find_root(), DataFusionError::ResourcesExhausted(_)), "{error:?}");
         let text = error.to_string();
@@ -118,7 +118,7 @@ async fn a_disk_that_fails_is_replaced_by_the_store() {
     let file = query.create_temp_file("test").unwrap();
     let mut writer = file.open_writer().unwrap();
     writer.write_all(&[1; 1500]).unwrap();
-    // The folder is gone, so that the file cannot be opened: what is written there is lost.
+    // Without the folder the file cannot be opened: further parts are uploaded.
     let node_folder = files(folder.path())[0].parent().unwrap().to_owned();
     let away = folder.path().join("away");
     std::fs::rename(&node_folder, &away).unwrap();
@@ -129,7 +129,7 @@ async fn a_disk_that_fails_is_replaced_by_the_store() {
     std::fs::rename(&away, &node_folder).unwrap();
     assert_eq!(read(&file).await.unwrap(), [vec![1; 1500], vec![2; 1500]].concat());
 
-    // A file that every write to fails with ENOSPC.
+    // A file to which every write fails with ENOSPC.
     let full = node_folder.join(format!("{}_1", query.query().simple()));
     std::os::unix::fs::symlink("/dev/full", &full).unwrap();
     let on_full = write(&query, &[3; 2500]).unwrap();
@@ -156,7 +156,7 @@ async fn an_upload_that_is_refused_is_an_error_of_the_next_write_finish_and_read
         let file = query.create_temp_file("test").unwrap();
         let mut writer = file.open_writer().unwrap();
         writer.write_all(&[1; 3000]).unwrap();
-        // A reader that waits for more gets it as well.
+        // A reader that waits for more bytes gets the error, too.
         let reader = tokio::spawn({
             let file = file.clone();
             async move { read(&file).await }
@@ -167,7 +167,7 @@ async fn an_upload_that_is_refused_is_an_error_of_the_next_write_finish_and_read
         assert!(writer.flush().is_err() && writer.finish().is_err());
         assert!(reader.await.unwrap().unwrap_err().to_string().contains("the store refuses"));
         assert!(read_error(&file).await.contains("the store refuses"));
-        // Other files are not concerned, once the store works.
+        // Other files are not affected once the store works again.
         *store.refused.lock() = None;
         let other = write(&query, &[2; 2000]).unwrap();
         assert_eq!(read(&other).await.unwrap(), [2; 2000]);
@@ -206,7 +206,7 @@ async fn what_cannot_be_deleted_at_the_end_is_deleted_by_the_next_process() {
     let root = folder.path().join("pushdowndb-spill");
     let lock = root.join(process.node().simple().to_string()).join("lock");
     drop(process);
-    // The folder stays with the copy of the manifest, but is not locked.
+    // The folder stays with the copy of the manifest, but is unlocked.
     while std::fs::File::open(&lock).unwrap().try_lock().is_err() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }

@@ -24,8 +24,8 @@ use rand::rngs::StdRng;
 use super::{DiskOptions, QueryOptions, QuerySpill, RemoteStore, SpillProcess};
 use store::TestStore;
 
-/// A process that spills to `folder`, without a reserve: the machine of a test may have little
-/// disk.
+/// Creates a process that spills to `folder`, without a reserve, since a test machine may have
+/// little free disk space.
 fn process(folder: &FsPath, quota_bytes: u64) -> SpillProcess {
     SpillProcess::new(DiskOptions { folder: folder.to_owned(), quota_bytes, reserve_bytes: Some(0) })
 }
@@ -73,7 +73,8 @@ fn files(folder: &FsPath) -> Vec<std::path::PathBuf> {
     paths.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
 
-/// Waits until `folder` has no entry: the folder of a process is removed by whoever drops it last.
+/// Waits until `folder` is empty. The folder of a process is removed by the last owner that drops
+/// it, which may be in the background.
 async fn is_emptied(folder: &FsPath) {
     while std::fs::read_dir(folder).unwrap().next().is_some() {
         tokio::time::sleep(Duration::from_millis(1)).await;

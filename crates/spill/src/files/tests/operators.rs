@@ -1,4 +1,4 @@
-//! DataFusion's operators over the files, against the same operators in memory.
+//! DataFusion's operators over these files, compared with the same operators in memory.
 
 use arrow::array::{Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema};
@@ -64,7 +64,7 @@ fn context(pool: Arc<dyn MemoryPool>, query: &QuerySpill, compression: SpillComp
     Arc::new(TaskContext::default().with_session_config(config).with_runtime(runtime.build_arc().unwrap()))
 }
 
-/// The rows of each partition, one partition after the other.
+/// Returns the rows of each partition. Runs one partition after the other.
 async fn run(plan: &Arc<dyn ExecutionPlan>, context: &Arc<TaskContext>) -> Vec<Vec<String>> {
     let partitions = plan.properties().output_partitioning().partition_count();
     let mut rows = Vec::new();
@@ -76,8 +76,8 @@ async fn run(plan: &Arc<dyn ExecutionPlan>, context: &Arc<TaskContext>) -> Vec<V
     rows
 }
 
-/// Runs the plan that `plan` makes of random rows within `memory` bytes over each tier, and without
-/// a limit, and compares the rows; their order too, if the plan `sorts` them.
+/// Runs a plan over random rows within `memory` bytes over each tier, and without a limit, and
+/// compares the rows. Their order is compared, too, if the plan `sorts` them.
 async fn compare(memory: usize, sorts: bool, plan: impl Fn(Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan>) {
     for (seed, tier) in [Tier::Disk, Tier::Remote, Tier::Both].into_iter().enumerate() {
         let mut rng = StdRng::seed_from_u64(seed as u64);
@@ -109,7 +109,7 @@ async fn compare(memory: usize, sorts: bool, plan: impl Fn(Arc<dyn ExecutionPlan
         assert_eq!(usage.disk_bytes_written > 0, options.disk, "{usage:?}");
         assert_eq!(usage.remote_bytes_written > 0, options.remote.is_some(), "{usage:?}");
         drop((unlimited, limited, query));
-        // Tasks of the operators end in the background, and their streams with them.
+        // Tasks of the operators, and their streams, end in the background.
         while process.disk_bytes() > 0 || !keys(&*store.inner).await.is_empty() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
@@ -141,7 +141,7 @@ async fn an_aggregate_gives_the_same_rows() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_repartition_that_reads_what_it_writes_gives_the_same_rows() {
-    // Partitions are read one after the other, so the later ones spill while the first is read.
+    // Partitions are read one after the other, so the later ones spill while the first one is read.
     compare(100_000, false, |input| {
         let key = col("key", &input.schema()).unwrap();
         Arc::new(RepartitionExec::try_new(input, Partitioning::Hash(vec![key], PARTITIONS)).unwrap())

@@ -1,4 +1,4 @@
-//! Random files, written and read at the same time, in all tiers.
+//! Random files in all tiers, read while they are written.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -16,7 +16,7 @@ fn number_from(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().map(|text| text.parse().unwrap())
 }
 
-/// Runs `PUSHDOWNDB_CASES` cases (80); `PUSHDOWNDB_SEED` repeats one alone.
+/// Runs `PUSHDOWNDB_CASES` cases (default 80). `PUSHDOWNDB_SEED` runs a single case again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn every_reader_gets_what_was_written_and_nothing_is_left() {
     let seeds = match number_from("PUSHDOWNDB_SEED") {
@@ -66,7 +66,7 @@ async fn every_reader_gets_what_was_written_and_nothing_is_left() {
         drop(query);
         process.settle().await;
         assert_eq!(process.disk_bytes(), 0, "seed {seed}");
-        // What was read ahead of a reader that stopped may be between the two counters.
+        // Reads ahead of a stopped reader may be counted by the meter and not yet by the store.
         while meter.usage().gets != store.gets.load(SeqCst) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
@@ -83,7 +83,7 @@ async fn every_reader_gets_what_was_written_and_nothing_is_left() {
     }
 }
 
-/// Writes `content` to a new file in random pieces, and reads it while and after it is written.
+/// Writes `content` to a new file in random pieces, with readers during and after the writing.
 fn start_file(query: &QuerySpill, content: Arc<Vec<u8>>, rng: &mut StdRng, tasks: &mut JoinSet<()>) {
     let file = query.create_temp_file("random").unwrap();
     let mut writer = file.open_writer().unwrap();
@@ -97,7 +97,7 @@ fn start_file(query: &QuerySpill, content: Arc<Vec<u8>>, rng: &mut StdRng, tasks
             }
             let mut stream = file.read_stream().unwrap();
             let mut got = Vec::new();
-            // The stream alone holds the file.
+            // Only the stream keeps the file alive.
             drop(file);
             while let Some(chunk) = stream.next().await {
                 let chunk = chunk.unwrap();

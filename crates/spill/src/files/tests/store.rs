@@ -18,7 +18,7 @@ use object_store::{
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-/// Requests of a test, to an object store that works unless a test says otherwise.
+/// An object store that counts requests, and works unless a test makes it fail.
 #[derive(Debug)]
 pub(super) struct TestStore {
     pub inner: Arc<dyn ObjectStore>,
@@ -29,12 +29,12 @@ pub(super) struct TestStore {
     /// Keys in the order in which they were put.
     pub put_keys: Mutex<Vec<String>>,
     pub deleted_keys: Mutex<Vec<String>>,
-    /// Puts of keys with this ending are refused.
+    /// Puts of keys with this suffix are refused.
     pub refused: Mutex<Option<&'static str>>,
     pub refuses_deletes: AtomicBool,
-    /// What puts of parts wait for.
+    /// A semaphore that puts of parts wait for.
     pub gate: Semaphore,
-    /// Puts under way, and the most there were.
+    /// The number of puts in flight, and its maximum.
     under_way: AtomicUsize,
     pub most_under_way: AtomicUsize,
 }
@@ -61,7 +61,7 @@ impl TestStore {
         })
     }
 
-    /// Makes puts of parts wait until [`open`](Self::open).
+    /// Blocks puts of parts until [`open`](Self::open) is called.
     pub(super) fn close(&self) {
         self.gate.forget_permits(Semaphore::MAX_PERMITS);
     }
@@ -70,7 +70,7 @@ impl TestStore {
         self.gate.add_permits(Semaphore::MAX_PERMITS);
     }
 
-    /// Puts, gets, lists and deletions so far.
+    /// Returns the number of puts, gets, lists and deletions so far.
     pub(super) fn requests(&self) -> [u64; 4] {
         [&self.puts, &self.gets, &self.lists, &self.deletes].map(|count| count.load(SeqCst))
     }
@@ -122,7 +122,7 @@ impl ObjectStore for TestStore {
         if self.refuses_deletes.load(SeqCst) {
             return futures::stream::iter([Err(refused())]).boxed();
         }
-        // The real stores read the keys before they send.
+        // Real stores also collect the keys before they send a request.
         let keys = futures::executor::block_on(keys.try_collect::<Vec<_>>()).unwrap();
         assert!(keys.len() <= 1000);
         self.deleted_keys.lock().extend(keys.iter().map(Path::to_string));

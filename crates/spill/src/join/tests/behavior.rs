@@ -1,5 +1,4 @@
-//! What a join says of itself, its dynamic filter, its estimate of memory, and streams that are
-//! dropped.
+//! How a join is displayed, its dynamic filter, its estimate of memory, and dropped streams.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,14 +23,14 @@ use super::tables::{Reading, Role, TableExec, by_hash, columns};
 use crate::join::HybridHashJoinExec;
 use crate::join::budget::JoinMemory;
 
-/// A table of one column of `keys`.
+/// Returns a table with one column of `keys`.
 fn keys(name: &str, keys: impl IntoIterator<Item = i64>) -> RecordBatch {
     let schema = Schema::new(vec![Field::new(name, DataType::Int64, true)]);
     let keys = Int64Array::from_iter_values(keys);
     RecordBatch::try_new(Arc::new(schema), vec![Arc::new(keys)]).unwrap()
 }
 
-/// Batches of 500 keys.
+/// Splits a table into batches of 500 keys.
 fn batches(batch: &RecordBatch) -> Vec<RecordBatch> {
     let rows = batch.num_rows();
     (0..rows)
@@ -43,11 +42,12 @@ fn batches(batch: &RecordBatch) -> Vec<RecordBatch> {
 struct Joined {
     plan: Arc<dyn ExecutionPlan>,
     filter: Arc<DynamicFilterPhysicalExpr>,
-    /// The filter below the join, whose output are the rows that the join reads.
+    /// The filter below the join, whose output rows are those that the join reads.
     probe: Arc<dyn ExecutionPlan>,
 }
 
-/// An inner join of `build` keys with `probe` keys, which has a dynamic filter on its probe side.
+/// Creates an inner join of `build` keys with `probe` keys, with a dynamic filter on its probe
+/// side.
 fn filtered(build: i64, probe: i64, mode: PartitionMode, partitions: usize) -> Joined {
     let (left, right) = (batches(&keys("build", 0..build)), batches(&keys("probe", 0..probe)));
     let (left_schema, right_schema) = (keys("build", []).schema(), keys("probe", []).schema());
@@ -163,7 +163,7 @@ fn it_shows_what_a_hash_join_shows_and_has_no_order() {
     assert!(limited.is::<HybridHashJoinExec>());
 }
 
-/// Makes the join of `build` with no rows.
+/// Creates the join of `build` with a side without rows.
 fn plain(build: &[RecordBatch], join_type: JoinType) -> Arc<HashJoinExec> {
     let role = Role::Build(Reading::of(1));
     let probe = keys("probe", [1]);

@@ -1,4 +1,4 @@
-//! Tests: each join against a plain `HashJoinExec` without a limit.
+//! Tests that compare each join with a plain `HashJoinExec` without a memory limit.
 
 mod behavior;
 mod random;

@@ -1,4 +1,4 @@
-//! Random joins. `PUSHDOWNDB_JOIN_CASES` sets their number, `PUSHDOWNDB_JOIN_SEED` the first.
+//! Random joins. `PUSHDOWNDB_JOIN_CASES` sets their number, `PUSHDOWNDB_JOIN_SEED` the first seed.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ struct Case {
     keys: Vec<usize>,
     filter: bool,
     null_equality: NullEquality,
-    /// Columns of the projection, as numbers that are taken modulo the columns there are.
+    /// The columns of the projection, as numbers modulo the number of columns.
     projection: Option<Vec<usize>>,
     fetch: Option<usize>,
     batch_size: usize,
@@ -119,7 +119,8 @@ impl Sides {
         Self { build, probe }
     }
 
-    /// The bytes that the build side of each partition needs: as it is, and at least.
+    /// Returns the bytes that the build side of each partition needs: its actual size, and a lower
+    /// bound.
     fn needed(&self) -> Vec<(usize, usize)> {
         let memory = JoinMemory::new(&Default::default());
         let needed = |batches: &[RecordBatch]| {
@@ -127,7 +128,7 @@ impl Sides {
             batches.iter().for_each(|batch| _ = counter.count_batch(batch));
             memory.building(counter.memory_usage(), batches.iter().map(RecordBatch::num_rows).sum())
         };
-        // Batches of a few rows become smaller when they are distributed and gathered.
+        // Batches of a few rows become smaller when they are partitioned and combined.
         let at_least = |batches: &[RecordBatch]| match batches.first() {
             Some(first) => needed(&[concat_batches(&first.schema(), batches).unwrap()]) / 2,
             None => 0,
@@ -136,7 +137,7 @@ impl Sides {
     }
 }
 
-/// Makes the join of `case` over `sides`.
+/// Creates the join of `case` over `sides`.
 fn hash_join(case: &Case, sides: &Sides) -> HashJoinExec {
     let reading = Reading::of(sides.build.len());
     let (left, right) = (schema("build", case.text), schema("probe", case.text));
@@ -155,7 +156,7 @@ fn hash_join(case: &Case, sides: &Sides) -> HashJoinExec {
     join.builder().with_projection(projection).build().unwrap()
 }
 
-/// The filter `build_value < probe_value`.
+/// Returns the filter `build_value < probe_value`.
 fn filter() -> JoinFilter {
     let schema = Schema::new(vec![
         Field::new("build_value", DataType::Int64, true),
@@ -172,11 +173,11 @@ async fn check(seed: u64) -> usize {
     check_case(random, seed, case).await
 }
 
-/// Checks `case` with data by `random`, and returns the number of files it has spilled to.
+/// Checks `case` with random data, and returns the number of files that it spilled.
 async fn check_case(random: &mut StdRng, seed: u64, case: Case) -> usize {
     let sides = Sides::new(random, &case);
 
-    // The probe side of a plain join is executed early.
+    // A plain join executes its probe side early.
     let unlimited = Place::new(Pool::Unlimited, case.batch_size);
     let fetch = case.fetch;
     let plain = Case { fetch: None, ..case };
@@ -215,7 +216,7 @@ async fn check_case(random: &mut StdRng, seed: u64, case: Case) -> usize {
         assert_eq!(spilled, 0, "seed {seed}: it should not have spilled: {case:?}");
     }
 
-    // Once more, dropped in the middle.
+    // Runs the join again, and drops it in the middle.
     let join: Arc<dyn ExecutionPlan> =
         Arc::new(HybridHashJoinExec::try_new(Arc::new(hash_join(&case, &sides))).unwrap());
     let place = Place::new(case.pool, case.batch_size);
@@ -229,7 +230,7 @@ async fn check_case(random: &mut StdRng, seed: u64, case: Case) -> usize {
     spilled
 }
 
-/// The probe side, which may be executed at any time.
+/// Returns the probe side without the check that the build side was read first.
 fn without_checks(probe: &Arc<dyn ExecutionPlan>, case: &Case, sides: &Sides) -> Arc<dyn ExecutionPlan> {
     let role = Role::Build(Reading::of(sides.probe.len()));
     TableExec::new(probe.schema(), sides.probe.clone(), &case.keys, role)
@@ -248,11 +249,12 @@ async fn random_joins_return_the_rows_of_a_plain_hash_join() {
     for seed in first..first + cases {
         spilled += usize::from(check(seed).await > 0);
     }
-    // Most cases are to be of the kind that matters.
+    // Enough cases must spill for the test to be meaningful.
     assert!(spilled as u64 * 3 >= cases, "only {spilled} of {cases} joins have spilled");
 }
 
-/// Checks joins of each kind whose sides have `rows`, and returns how many files each spilled to.
+/// Checks joins of each type whose sides have `rows` rows. Returns how many files each of them
+/// spilled.
 async fn each_join_type(pool: Pool, rows: usize, keys: i64, skew: u32) -> Vec<usize> {
     let mut spilled = vec![];
     for seed in 0..20 {
@@ -281,7 +283,7 @@ async fn each_join_type(pool: Pool, rows: usize, keys: i64, skew: u32) -> Vec<us
 
 #[tokio::test]
 async fn rows_of_one_key_are_joined_in_chunks() {
-    // All but a few rows have one key, and need three times the limit.
+    // All but a few rows have the same key, and they need three times the limit.
     let spilled = each_join_type(Pool::Greedy(32 << 10), 300, 5, 98).await;
     assert!(spilled.iter().all(|files| *files > 0), "{spilled:?}");
 }
@@ -289,7 +291,7 @@ async fn rows_of_one_key_are_joined_in_chunks() {
 #[tokio::test]
 async fn large_partitions_are_distributed_again() {
     let spilled = each_join_type(Pool::Greedy(32 << 10), 3000, 100_000, 0).await;
-    // More files than partitions of both sides: those of a second level.
+    // There are more files than partitions of both sides, so a second level was used.
     assert!(spilled.iter().all(|files| *files > 3 * 2 * PARTITIONS), "{spilled:?}");
 }
 

@@ -1,4 +1,4 @@
-//! Runs joins under a memory limit, and compares what they return.
+//! Runs joins with a memory limit, and compares their output.
 
 use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use datafusion_physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use futures::{StreamExt, TryStreamExt, future};
 use parking_lot::Mutex;
 
-/// A memory pool that notes the most that was ever reserved of `pool`.
+/// A memory pool that records the maximum reservation of `pool`.
 #[derive(Debug)]
 struct PeakPool {
     pool: Arc<dyn MemoryPool>,
@@ -86,7 +86,7 @@ impl Pool {
     }
 }
 
-/// Where a join runs, with what it has used.
+/// The context in which a join runs, and records of what it used.
 pub(super) struct Place {
     pub(super) context: Arc<TaskContext>,
     runtime: Arc<RuntimeEnv>,
@@ -109,20 +109,20 @@ impl Place {
         Self { context: Arc::new(context), runtime, peak, pool }
     }
 
-    /// Asserts that nothing is left of what has run, and that the limit was kept.
+    /// Asserts that no memory or file is left, and that the memory limit was kept.
     pub(super) fn assert_clean(&self) {
         assert_eq!(self.runtime.memory_pool.reserved(), 0, "memory is still reserved");
         assert_eq!(self.runtime.disk_manager.used_disk_space(), 0, "files are left");
         assert!(*self.peak.peak.lock() <= self.pool.limit(), "more than the limit was reserved");
     }
 
-    /// The largest number of bytes that were reserved at a time.
+    /// Returns the maximum number of bytes that were reserved at the same time.
     pub(super) fn peak(&self) -> usize {
         *self.peak.peak.lock()
     }
 }
 
-/// In which order the output partitions are read.
+/// The order in which the output partitions are read.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Order {
     AtOnce,
@@ -130,13 +130,13 @@ pub(super) enum Order {
     Backwards,
 }
 
-/// Executes all partitions of `plan`, without reading them.
+/// Executes all partitions of `plan` without polling their streams.
 pub(super) fn execute(plan: &Arc<dyn ExecutionPlan>, place: &Place) -> Result<Vec<SendableRecordBatchStream>> {
     let partitions = plan.output_partitioning().partition_count();
     (0..partitions).map(|partition| plan.execute(partition, Arc::clone(&place.context))).collect()
 }
 
-/// Returns the rows of each partition of `plan`. Fails if it takes a minute.
+/// Returns the rows of each partition of `plan`. Returns an error if it takes a minute.
 pub(super) async fn collect(
     plan: &Arc<dyn ExecutionPlan>,
     place: &Place,
@@ -168,7 +168,7 @@ pub(super) async fn collect(
     }
 }
 
-/// Returns the rows of `batches` in an order of their own.
+/// Returns the rows of `batches` in encoded form, sorted.
 pub(super) fn sorted(batches: &[RecordBatch]) -> Vec<Vec<u8>> {
     let Some(first) = batches.first() else { return vec![] };
     if first.num_columns() == 0 {
@@ -185,12 +185,12 @@ pub(super) fn sorted(batches: &[RecordBatch]) -> Vec<Vec<u8>> {
     rows
 }
 
-/// The rows that `plan` has put out, over all partitions.
+/// Returns the number of rows that `plan` has emitted, over all partitions.
 pub(super) fn output_rows(plan: &Arc<dyn ExecutionPlan>) -> usize {
     plan.metrics().unwrap().output_rows().unwrap()
 }
 
-/// The files that `plan` has spilled to, over all partitions.
+/// Returns the number of files that `plan` has spilled, over all partitions.
 pub(super) fn spill_count(plan: &Arc<dyn ExecutionPlan>) -> usize {
     plan.metrics().unwrap().spill_count().unwrap()
 }

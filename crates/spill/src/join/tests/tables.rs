@@ -1,4 +1,4 @@
-//! Inputs of the joins: random tables in partitions, which check when they are read.
+//! Inputs of the joins: partitioned random tables, which check the order in which they are read.
 
 use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use futures::stream;
 use rand::Rng;
 use rand::rngs::StdRng;
 
-/// Notes which partitions of a build side have been read to their end.
+/// Records which partitions of a build side have been read to their end.
 #[derive(Default)]
 pub(super) struct Reading {
     ended: Vec<AtomicBool>,
@@ -41,12 +41,12 @@ impl Reading {
     }
 }
 
-/// Which side of a join a table is.
+/// The side of a join on which a table is.
 #[derive(Clone)]
 pub(super) enum Role {
-    /// Notes its ends.
+    /// The table records when its partitions end.
     Build(Arc<Reading>),
-    /// Fails if the build side has not ended.
+    /// Reading the table fails if the build side has not ended.
     Probe(Arc<Reading>),
 }
 
@@ -58,7 +58,8 @@ pub(super) struct TableExec {
 }
 
 impl TableExec {
-    /// Makes a table of `partitions`, by the hash of the columns `keys` if there are several.
+    /// Creates a table of `partitions`. Several partitions are declared as hashed by the columns
+    /// `keys`.
     pub(super) fn new(schema: SchemaRef, partitions: Vec<Vec<RecordBatch>>, keys: &[usize], role: Role) -> Arc<Self> {
         let partitioning = match partitions.len() {
             1 => Partitioning::UnknownPartitioning(1),
@@ -74,12 +75,12 @@ impl TableExec {
     }
 }
 
-/// The columns of `schema` at `indices`, as expressions.
+/// Returns the columns of `schema` at `indices`, as expressions.
 pub(super) fn columns(schema: &SchemaRef, indices: &[usize]) -> Vec<Arc<dyn PhysicalExpr>> {
     indices.iter().map(|index| Arc::new(Column::new(schema.field(*index).name(), *index)) as _).collect()
 }
 
-/// Distributes the rows of `batches` as DataFusion's repartitioning does.
+/// Partitions the rows of `batches` as DataFusion's repartitioning does.
 pub(super) fn by_hash(batches: &[RecordBatch], keys: &[usize], count: usize) -> Vec<Vec<RecordBatch>> {
     let mut partitions = vec![vec![]; count];
     for batch in batches {
@@ -138,7 +139,7 @@ impl ExecutionPlan for TableExec {
         let role = self.role.clone();
         let batches = self.partitions[partition].clone().into_iter();
         let stream = stream::unfold((batches, role), move |(mut batches, role)| async move {
-            // As an input that is not always ready.
+            // The input is not always ready, like a real one.
             tokio::task::yield_now().await;
             let next = batches.next();
             if let (None, Role::Build(reading)) = (&next, &role) {
@@ -150,7 +151,7 @@ impl ExecutionPlan for TableExec {
     }
 }
 
-/// How texts are stored.
+/// The Arrow type of text columns.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Text {
     Plain,
@@ -158,23 +159,23 @@ pub(super) enum Text {
     Dictionary,
 }
 
-/// What a random table is like.
+/// The parameters of a random table.
 #[derive(Debug, Clone)]
 pub(super) struct Shape {
     pub(super) rows: usize,
-    /// Rows of a batch, at most.
+    /// The maximum number of rows of a batch.
     pub(super) batch_rows: usize,
-    /// Values of the first key; the second has a few.
+    /// The number of distinct values of the first key; the second key has a few.
     pub(super) keys: i64,
-    /// The share of rows in percent that have the same key.
+    /// The percentage of rows that have the same key.
     pub(super) skew: u32,
-    /// The share of keys in percent that are NULL.
+    /// The percentage of keys that are NULL.
     pub(super) nulls: u32,
-    /// Bytes of the text, at most.
+    /// The maximum length of the text, in bytes.
     pub(super) text: usize,
 }
 
-/// The schema of a side: two keys, a value for filters, the number of the row, and a text.
+/// Returns the schema of a side: two keys, a value for filters, the number of the row, and a text.
 pub(super) fn schema(side: &str, text: Text) -> SchemaRef {
     let text = match text {
         Text::Plain => DataType::Utf8,
@@ -191,7 +192,7 @@ pub(super) fn schema(side: &str, text: Text) -> SchemaRef {
     ]))
 }
 
-/// Makes the batches of a random table of `shape` with the `schema` of a side. Some of them are
+/// Creates the batches of a random table with these parameters and this `schema`. Some of them are
 /// slices of one larger batch.
 pub(super) fn table(random: &mut StdRng, schema: &SchemaRef, shape: &Shape) -> Vec<RecordBatch> {
     let mut batches = vec![];

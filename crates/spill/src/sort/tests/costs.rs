@@ -1,4 +1,4 @@
-//! What is spilled: how little, beside DataFusion's sort, and for inputs with structure.
+//! How much is spilled, compared with DataFusion's sort and for inputs with structure.
 
 use std::sync::Arc;
 
@@ -17,7 +17,8 @@ use super::tables::{Shape, ordering, shaped};
 use super::{Place, files, keys, spilled, table};
 use crate::sort::RangeSortExec;
 
-/// `count` rows of about 100 bytes, with a column `key` of `shape`, in batches of `batch_rows`.
+/// Returns `count` rows of about 100 bytes, in batches of `batch_rows`, whose column `key` has
+/// `shape`.
 fn customers(shape: Shape, count: usize, batch_rows: usize) -> Vec<RecordBatch> {
     let random = &mut StdRng::seed_from_u64(39);
     let keys = shaped(shape, count, random);
@@ -40,14 +41,14 @@ fn bytes(batches: &[RecordBatch]) -> usize {
     batches.iter().map(get_record_batch_memory_size).sum()
 }
 
-/// Our sort of `batches` by the columns `names`.
+/// Creates a `RangeSortExec` of `batches` by the columns `names`.
 fn ours(batches: &[RecordBatch], names: &[&str], fetch: Option<usize>) -> Arc<dyn ExecutionPlan> {
     let columns: Vec<_> = names.iter().map(|name| (*name, false, false)).collect();
     let order = ordering(&batches[0].schema(), &columns);
     Arc::new(RangeSortExec::try_new(order, table(vec![batches.to_vec()], None), fetch, false).unwrap())
 }
 
-/// Runs `plan` with `limit` bytes. Fails if it puts out anything but `rows` sorted rows.
+/// Runs `plan` with `limit` bytes. Panics unless it emits `rows` sorted rows.
 async fn run(plan: &Arc<dyn ExecutionPlan>, limit: usize, rows: usize) -> (usize, usize, usize) {
     let place = Place::new(Arc::new(FairSpillPool::new(limit)), SessionConfig::new());
     let output = place.run(plan).await.unwrap().concat();
@@ -80,7 +81,8 @@ async fn no_more_is_spilled_than_by_datafusion() {
             their_bytes >> 10
         );
         assert!(count > 0 && bytes <= their_bytes && count <= their_count && rows <= 900_000);
-        // Without the memory that sorting needs, about half of the rest stays at the least.
+        // Apart from the memory for sorting, about half of the rest stays in memory in the worst
+        // case.
         assert!(rows <= 900_000 - 900_000 / ratio / 4, "{rows} rows");
     }
 }
@@ -105,7 +107,7 @@ async fn rows_beyond_the_limit_are_dropped_and_not_spilled() {
         for (fetch, percent) in [(100, 0), (5_000, 0), (25_000, 70), (50_000, 90)] {
             let (_, some, rows) = run(&ours(&batches, &["key"], Some(fetch)), limit, fetch).await;
             println!("{shape:?}: fetch {fetch}: {some} of {all} bytes, {rows} rows");
-            // In reverse order each row may be needed when it arrives.
+            // In reverse order, each row may be needed when it arrives.
             let percent = if matches!(shape, Shape::Reverse) && percent > 0 { 100 } else { percent };
             assert!(some * 100 <= all * percent, "{shape:?}, fetch {fetch}: {some} of {all} bytes");
         }
@@ -114,7 +116,7 @@ async fn rows_beyond_the_limit_are_dropped_and_not_spilled() {
 
 #[tokio::test]
 async fn many_chunks_are_merged_in_passes() {
-    // About 250 chunks that overlap: more than are opened at once.
+    // About 250 overlapping chunks: more than are opened at once.
     let batches = customers(Shape::Random, 200_000, 50);
     let limit = 128 << 10;
     let (count, _, rows) = run(&ours(&batches, &["key", "nation"], None), limit, 200_000).await;
@@ -186,7 +188,7 @@ async fn it_has_the_properties_of_a_sort() {
     assert_eq!(rows, [3, 3]);
 }
 
-/// CPU time beside DataFusion's sort where everything fits into memory: a measurement to be read.
+/// Measures CPU time in memory beside DataFusion's sort. It asserts nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a measurement, to be read"]
 async fn time_in_memory() {
@@ -219,12 +221,12 @@ async fn time_in_memory() {
     }
 }
 
-/// What the process holds beside what is reserved: a measurement to be read.
+/// Measures the memory that the process holds in addition to what is reserved. It asserts nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a measurement, to be read"]
 async fn resident_memory() {
     let batches = customers(Shape::Random, 8 * 8192, 8192);
-    // The same buffers again and again, so that the table itself is small.
+    // The same buffers are repeated, so that the table itself is small.
     let many: Vec<_> = (0..100).flat_map(|_| batches.iter().cloned()).collect();
     for limit in [32 << 20, 128 << 20] {
         let plan = ours(&many, &["text", "nation"], None);
@@ -246,14 +248,14 @@ async fn resident_memory() {
     }
 }
 
-/// The value of `name` in this process's status, in bytes.
+/// Returns the value of `name` in the status of this process, in bytes.
 fn resident_bytes(name: &str) -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with(name)).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() << 10
 }
 
-/// CPU seconds of this process.
+/// Returns the CPU seconds of this process.
 fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
     let fields: Vec<&str> = stat.rsplit(") ").next().unwrap().split(' ').collect();

@@ -1,4 +1,4 @@
-//! The sort beside DataFusion's, over generated tables and within small memory.
+//! The sort compared with DataFusion's, over generated tables and with little memory.
 
 mod costs;
 mod random;
@@ -27,8 +27,8 @@ use tempfile::TempDir;
 
 use super::keys::{Key, Keys};
 
-/// A partition of a table. Where `hog` is set, another consumer takes and gives back memory at
-/// random while the partition is read.
+/// A partition of a table. If `hog` is set, another consumer reserves and releases memory at random
+/// while the partition is read.
 #[derive(Debug)]
 struct Partition {
     schema: SchemaRef,
@@ -51,7 +51,7 @@ impl PartitionStream for Partition {
             if let Some((random, other)) = &mut hog {
                 other.free();
                 let bytes = random.random_range(0..1 << 18);
-                // What is refused is not taken.
+                // The consumer does without memory that is refused.
                 let _ = other.try_grow(bytes);
             }
             Ok(batch)
@@ -60,7 +60,7 @@ impl PartitionStream for Partition {
     }
 }
 
-/// A table of `partitions`.
+/// Creates a table of `partitions`.
 fn table(partitions: Vec<Vec<RecordBatch>>, hog: Option<u64>) -> Arc<dyn ExecutionPlan> {
     let schema = partitions.iter().flatten().next().expect("a batch").schema();
     let partitions = partitions
@@ -70,7 +70,7 @@ fn table(partitions: Vec<Vec<RecordBatch>>, hog: Option<u64>) -> Arc<dyn Executi
     Arc::new(StreamingTableExec::try_new(Arc::clone(&schema), partitions, None, vec![], false, None).unwrap())
 }
 
-/// Where queries of a test run.
+/// The context in which queries of a test run.
 struct Place {
     context: Arc<TaskContext>,
     pool: Arc<PeakRecordingPool>,
@@ -78,7 +78,7 @@ struct Place {
 }
 
 impl Place {
-    /// With memory from `pool`, files in a directory of its own, and `config`.
+    /// Creates a context with memory from `pool`, files in a separate directory, and `config`.
     fn new(pool: Arc<dyn MemoryPool>, config: SessionConfig) -> Self {
         let pool = Arc::new(PeakRecordingPool::new(pool));
         let directory = tempfile::tempdir().unwrap();
@@ -91,7 +91,7 @@ impl Place {
         Self { context: Arc::new(context), pool, directory }
     }
 
-    /// The output of `plan`, partition after partition, all running at the same time.
+    /// Returns the output of each partition of `plan`. All partitions run at the same time.
     async fn run(&self, plan: &Arc<dyn ExecutionPlan>) -> Result<Vec<Vec<RecordBatch>>> {
         let partitions = plan.output_partitioning().partition_count();
         let streams: Vec<_> = (0..partitions)
@@ -101,7 +101,7 @@ impl Place {
         futures::future::try_join_all(outputs).await
     }
 
-    /// Fails if memory or files are left. Readers in the background end a moment later.
+    /// Panics if memory or files are left. Readers in the background may end a moment later.
     async fn assert_nothing_left(&self) {
         for _ in 0..1000 {
             if self.pool.reserved() == 0 && files(self.directory.path()) == 0 {
@@ -119,7 +119,7 @@ fn files(directory: &Path) -> usize {
     entries.map(|path| if path.is_dir() { files(&path) } else { 1 }).sum()
 }
 
-/// The encoded keys of `batches`.
+/// Returns the encoded keys of `batches`.
 fn keys(batches: &[RecordBatch], ordering: &LexOrdering) -> Vec<Key> {
     let mut all = Vec::new();
     for batch in batches {
@@ -129,7 +129,7 @@ fn keys(batches: &[RecordBatch], ordering: &LexOrdering) -> Vec<Key> {
     all
 }
 
-/// The encoded rows of `batches` by their first column, which is unique. Fails if it is not.
+/// Returns the encoded rows of `batches` by their first column. Panics if that is not unique.
 fn rows(batches: &[RecordBatch]) -> HashMap<i64, Key> {
     let mut all = HashMap::new();
     for batch in batches {
@@ -143,7 +143,7 @@ fn rows(batches: &[RecordBatch]) -> HashMap<i64, Key> {
     all
 }
 
-/// How many files, bytes and rows `plan` has spilled.
+/// Returns how many files, bytes and rows `plan` has spilled.
 fn spilled(plan: &Arc<dyn ExecutionPlan>) -> (usize, usize, usize) {
     let metrics = plan.metrics().expect("metrics");
     let counts = (metrics.spill_count(), metrics.spilled_bytes(), metrics.spilled_rows());

@@ -1,4 +1,4 @@
-//! Random tables, orderings and memory: the output is DataFusion's.
+//! Random tables, orderings and memory limits: the output must be that of DataFusion.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use super::tables::{SHAPES, batch, cut, ordering};
 use super::{Place, keys, rows, spilled, table};
 use crate::sort::RangeSortExec;
 
-/// How many cases are tried if `PUSHDOWNDB_SORT_CASES` does not say so.
+/// The number of cases, unless `PUSHDOWNDB_SORT_CASES` sets it.
 const CASES: u64 = 200;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -29,11 +29,11 @@ async fn the_output_is_that_of_a_sort_in_memory() {
     for seed in first..first + cases {
         spilling += u64::from(case(seed).await > 0);
     }
-    // Three pools in four are small, and so are some tables.
+    // Three in four pools are small, but so are some tables.
     assert!(cases < 100 || spilling > cases / 3, "{spilling} of {cases} cases spilled");
 }
 
-/// Tries the case of `seed`. How many files were spilled.
+/// Runs the case with `seed`. Returns how many files were spilled.
 async fn case(seed: u64) -> usize {
     let random = &mut StdRng::seed_from_u64(seed);
     let shape = *SHAPES.choose(random).unwrap();
@@ -45,9 +45,9 @@ async fn case(seed: u64) -> usize {
     let order = random_ordering(&schema, random);
 
     let fair = random.random_bool(0.7);
-    // A greedy pool lets one partition have what another needs.
+    // In a greedy pool, one partition may take memory that another one needs.
     let partitions = if fair { random.random_range(1..=3) } else { 1 };
-    // The other consumer has its share of the pool.
+    // The other consumer also gets a share of the pool.
     let hog = (fair && random.random_bool(0.3)).then_some(seed);
     let consumers = partitions * if hog.is_some() { 2 } else { 1 };
     let limit = match random.random_range(0..4) {
@@ -65,7 +65,7 @@ async fn case(seed: u64) -> usize {
     config.options_mut().execution.spill_compression = compression;
     let place = Place::new(pool, config);
 
-    // A wide row and the columns' least sizes must fit a few times.
+    // A wide row, and the minimum sizes of the columns, must fit several times.
     let most_rows = random.random_range(1..30);
     let copied = random.random_bool(0.5);
     let batches: Vec<Vec<RecordBatch>> = (0..partitions)
@@ -105,7 +105,7 @@ async fn case(seed: u64) -> usize {
     spilled(&ours).0
 }
 
-/// One to three columns in random directions.
+/// Returns an ordering by one to three columns in random directions.
 fn random_ordering(schema: &SchemaRef, random: &mut StdRng) -> datafusion_physical_expr::LexOrdering {
     let names = ["key", "int", "string", "view", "float", "decimal", "date", "bool", "dictionary", "wide"];
     let mut columns = Vec::new();

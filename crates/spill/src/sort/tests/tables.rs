@@ -13,7 +13,7 @@ use datafusion_physical_expr::{LexOrdering, PhysicalSortExpr};
 use rand::rngs::StdRng;
 use rand::{Rng, RngCore};
 
-/// The order in which the values of column `key` arrive.
+/// The order in which the values of the column `key` arrive.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::sort) enum Shape {
     Random,
@@ -27,7 +27,7 @@ pub(in crate::sort) enum Shape {
 pub(in crate::sort) const SHAPES: [Shape; 6] =
     [Shape::Random, Shape::Equal, Shape::Sorted, Shape::Reverse, Shape::NearlySorted, Shape::Skewed];
 
-/// `count` values in the order of `shape`.
+/// Returns `count` values in the order of `shape`.
 pub(super) fn shaped(shape: Shape, count: usize, random: &mut StdRng) -> Vec<i64> {
     let count = count as i64;
     let value = |row: i64| match shape {
@@ -51,8 +51,8 @@ fn some<T>(random: &mut StdRng, value: impl FnOnce(&mut StdRng) -> T) -> Option<
     random.random_bool(0.85).then(|| value(random))
 }
 
-/// A table of `count` rows with a unique column `id`, a column `key` of `shape`, columns of many
-/// types with NULLs, and one with some values of `wide` bytes.
+/// Returns a table of `count` rows. It has a unique column `id`, a column `key` of `shape`, columns
+/// of many types with NULLs, and a column in which some values have `wide` bytes.
 pub(in crate::sort) fn batch(shape: Shape, count: usize, wide: usize, random: &mut StdRng) -> RecordBatch {
     let keys = shaped(shape, count, random);
     let strings: Vec<_> = (0..count).map(|_| some(random, |random| text(random, 30))).collect();
@@ -108,7 +108,7 @@ pub(in crate::sort) fn batch(shape: Shape, count: usize, wide: usize, random: &m
     RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, array)| (name, array, true))).unwrap()
 }
 
-/// `batch` in parts of up to `most` rows: slices of it, or copies.
+/// Splits `batch` into parts of up to `most` rows, which are slices of it, or copies if `copied`.
 pub(super) fn cut(batch: &RecordBatch, most: usize, copied: bool, random: &mut StdRng) -> Vec<RecordBatch> {
     let mut parts = Vec::new();
     let mut first = 0;
@@ -121,7 +121,7 @@ pub(super) fn cut(batch: &RecordBatch, most: usize, copied: bool, random: &mut S
     parts
 }
 
-/// The ordering by `columns`, each with whether it is descending and has NULLs first.
+/// Returns the ordering by `columns`, each with whether it is descending and has NULLs first.
 pub(super) fn ordering(schema: &SchemaRef, columns: &[(&str, bool, bool)]) -> LexOrdering {
     let keys = columns.iter().map(|(name, descending, nulls_first)| PhysicalSortExpr {
         expr: col(name, schema).unwrap(),

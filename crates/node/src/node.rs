@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use pushdowndb_contract::{Error, Result};
 use pushdowndb_tls::Tls;
 use tokio::net::TcpListener;
@@ -48,79 +50,89 @@ pub struct Node {
 }
 
 /// Starts a node; it is bound and serving when this returns.
-pub async fn start(config: NodeConfig) -> Result<Node> {
-    let limits = fit_to_memory(&config.limits, matches!(config.storage, Storage::Gateway(_)));
-    let config = NodeConfig { limits, ..config };
-    let least = min_memory_bytes(&config.limits);
-    if config.limits.memory_bytes < least {
-        let message = format!("a node with these limits needs {} MiB of memory", least.div_ceil(1 << 20));
-        return Err(Error::invalid(message));
+///
+/// The future is boxed: otherwise each program and test that starts a node would compile the
+/// server once more.
+pub fn start(config: NodeConfig) -> BoxFuture<'static, Result<Node>> {
+    async move {
+        let limits = fit_to_memory(&config.limits, matches!(config.storage, Storage::Gateway(_)));
+        let config = NodeConfig { limits, ..config };
+        let least = min_memory_bytes(&config.limits);
+        if config.limits.memory_bytes < least {
+            let message = format!("a node with these limits needs {} MiB of memory", least.div_ceil(1 << 20));
+            return Err(Error::invalid(message));
+        }
+        // Listens before anything is written: if the address is in use, no store is created.
+        let (listener, address) = listen(config.listen, "--listen").await?;
+        let admin = match config.admin_listen {
+            Some(address) => Some(listen(address, "--admin-listen").await?),
+            None => None,
+        };
+        let admin_address = admin.as_ref().map(|(_, address)| *address);
+
+        let (asked, files) = (config.clone(), config.tls.clone());
+        let opened =
+            spawn_blocking(move || Ok((open(&asked)?, files.map(|files| Tls::load(files, PROTOCOLS)).transpose()?)))
+                .await;
+        let opened: Result<_> =
+            opened.map_err(|error| Error::internal("opening the store failed").with_source(error))?;
+        let (Opened { store, keyring, credentials_file }, tls) = opened?;
+        let tls = tls.map(Arc::new);
+
+        let keys = ActiveKeys::new(keyring, config.credentials.clone());
+        let counting = Arc::new(LiveCounters::default());
+        let durations = Durations::default();
+        let limits = config.limits.clone();
+        let zones = match &config.storage {
+            Storage::Store(dir) => Some(dir.join("zones")),
+            Storage::Gateway(_) => None,
+        };
+        let memory = Arc::new(NodeMemory::new(&limits));
+        let scans = ScanScheduler::new(&limits, Arc::clone(&memory), ZoneCache::new(limits.zone_bytes, zones))
+            .map_err(|error| Error::internal("cannot start the threads of scans").with_source(error))?;
+        let scans = Arc::new(scans);
+        let connections =
+            Connections::new(limits.connections, limits.peer_share(limits.connections), limits.peer_unproven());
+        let admission = Admission::new(&limits);
+        let sources = MetricSources {
+            connections: Arc::clone(&connections),
+            admission: Arc::clone(&admission),
+            counting: Arc::clone(&counting),
+            scans: Arc::downgrade(&scans),
+            store: Arc::downgrade(&store),
+            memory: memory.budget().clone(),
+            limits: limits.clone(),
+        };
+        let capacity = Capacity {
+            connections: Arc::clone(&connections),
+            admission: Arc::clone(&admission),
+            scans: Arc::downgrade(&scans),
+        };
+        let health = Health::new(Metrics::new(sources, &durations), admin.is_some(), Arc::downgrade(&store), capacity);
+        let service =
+            s3::service(Arc::clone(&store), &keys, &config, Arc::clone(&counting), Arc::clone(&scans), memory);
+        let middleware =
+            Middleware::new(service, Arc::clone(&health), Arc::clone(&counting), durations, admission, limits.clone());
+
+        let admin = admin.map(|(listener, _)| Listener {
+            listener,
+            tls: None,
+            middleware: middleware.for_administration(),
+            counting: Arc::default(),
+            connections: Connections::new(MAX_ADMIN_CONNECTIONS, MAX_ADMIN_CONNECTIONS, MAX_ADMIN_CONNECTIONS),
+            limits: Limits { shutdown: Duration::ZERO, ..limits.clone() },
+        });
+        let drain_delay = limits.drain_delay;
+        let s3 =
+            Listener { listener, tls: tls.clone(), middleware, counting: Arc::clone(&counting), connections, limits };
+        let (stop, stopped) = (CancellationToken::new(), CancellationToken::new());
+        let weak_store = Arc::downgrade(&store);
+        let servers = Servers { s3, admin, health, drain_delay, scans, store };
+        tokio::spawn(servers.run(stop.clone(), stopped.clone()));
+        tracing::info!(%address, "serving");
+        Ok(Node { address, admin_address, tls, keys, credentials_file, counting, store: weak_store, stop, stopped })
     }
-    // Listens before anything is written: if the address is in use, no store is created.
-    let (listener, address) = listen(config.listen, "--listen").await?;
-    let admin = match config.admin_listen {
-        Some(address) => Some(listen(address, "--admin-listen").await?),
-        None => None,
-    };
-    let admin_address = admin.as_ref().map(|(_, address)| *address);
-
-    let (asked, files) = (config.clone(), config.tls.clone());
-    let opened =
-        spawn_blocking(move || Ok((open(&asked)?, files.map(|files| Tls::load(files, PROTOCOLS)).transpose()?))).await;
-    let opened: Result<_> = opened.map_err(|error| Error::internal("opening the store failed").with_source(error))?;
-    let (Opened { store, keyring, credentials_file }, tls) = opened?;
-    let tls = tls.map(Arc::new);
-
-    let keys = ActiveKeys::new(keyring, config.credentials.clone());
-    let counting = Arc::new(LiveCounters::default());
-    let durations = Durations::default();
-    let limits = config.limits.clone();
-    let zones = match &config.storage {
-        Storage::Store(dir) => Some(dir.join("zones")),
-        Storage::Gateway(_) => None,
-    };
-    let memory = Arc::new(NodeMemory::new(&limits));
-    let scans = ScanScheduler::new(&limits, Arc::clone(&memory), ZoneCache::new(limits.zone_bytes, zones))
-        .map_err(|error| Error::internal("cannot start the threads of scans").with_source(error))?;
-    let scans = Arc::new(scans);
-    let connections =
-        Connections::new(limits.connections, limits.peer_share(limits.connections), limits.peer_unproven());
-    let admission = Admission::new(&limits);
-    let sources = MetricSources {
-        connections: Arc::clone(&connections),
-        admission: Arc::clone(&admission),
-        counting: Arc::clone(&counting),
-        scans: Arc::downgrade(&scans),
-        store: Arc::downgrade(&store),
-        memory: memory.budget().clone(),
-        limits: limits.clone(),
-    };
-    let capacity = Capacity {
-        connections: Arc::clone(&connections),
-        admission: Arc::clone(&admission),
-        scans: Arc::downgrade(&scans),
-    };
-    let health = Health::new(Metrics::new(sources, &durations), admin.is_some(), Arc::downgrade(&store), capacity);
-    let service = s3::service(Arc::clone(&store), &keys, &config, Arc::clone(&counting), Arc::clone(&scans), memory);
-    let middleware =
-        Middleware::new(service, Arc::clone(&health), Arc::clone(&counting), durations, admission, limits.clone());
-
-    let admin = admin.map(|(listener, _)| Listener {
-        listener,
-        tls: None,
-        middleware: middleware.for_administration(),
-        counting: Arc::default(),
-        connections: Connections::new(MAX_ADMIN_CONNECTIONS, MAX_ADMIN_CONNECTIONS, MAX_ADMIN_CONNECTIONS),
-        limits: Limits { shutdown: Duration::ZERO, ..limits.clone() },
-    });
-    let drain_delay = limits.drain_delay;
-    let s3 = Listener { listener, tls: tls.clone(), middleware, counting: Arc::clone(&counting), connections, limits };
-    let (stop, stopped) = (CancellationToken::new(), CancellationToken::new());
-    let weak_store = Arc::downgrade(&store);
-    let servers = Servers { s3, admin, health, drain_delay, scans, store };
-    tokio::spawn(servers.run(stop.clone(), stopped.clone()));
-    tracing::info!(%address, "serving");
-    Ok(Node { address, admin_address, tls, keys, credentials_file, counting, store: weak_store, stop, stopped })
+    .boxed()
 }
 
 /// The listeners of a node, and the state that is closed when they have ended.

@@ -10,6 +10,7 @@ use datafusion::logical_expr::{Analyze, ExplainFormat, LogicalPlan, Statement as
 use datafusion::sql::parser::Statement as SqlStatement;
 use datafusion::sql::sqlparser::ast::{Ident, ObjectName, Statement as Tree};
 use futures::FutureExt;
+use futures::future::BoxFuture;
 use pushdowndb_contract::{Error, Result};
 
 use super::catalogs::short_name;
@@ -90,39 +91,51 @@ impl Engine {
     }
 
     /// Runs a parsed statement.
-    pub(super) async fn run_command(&self, run: &StatementRun, command: Command) -> Result<QueryResult> {
-        match command {
-            Command::Index(index) => self.run_index(run, index).await,
-            Command::Analyze(analyze) => Ok(run.rows(analyze.run(&run.query, &run.context()).await?)),
-            Command::Show(shown) => Ok(run.rows(self.show(&shown)?)),
-            Command::Vacuum(vacuum) => {
-                Ok(run.rows(self.spilling.vacuum(vacuum, &run.query.options, &run.query.meter).await?))
+    ///
+    /// The future is boxed, like those of [`Engine::run_plan`] and [`plan`]: otherwise each program and
+    /// test that runs statements would compile all of the planning once more.
+    pub(super) fn run_command<'a>(
+        &'a self,
+        run: &'a StatementRun,
+        command: Command,
+    ) -> BoxFuture<'a, Result<QueryResult>> {
+        async move {
+            match command {
+                Command::Index(index) => self.run_index(run, index).await,
+                Command::Analyze(analyze) => Ok(run.rows(analyze.run(&run.query, &run.context()).await?)),
+                Command::Show(shown) => Ok(run.rows(self.show(&shown)?)),
+                Command::Vacuum(vacuum) => {
+                    Ok(run.rows(self.spilling.vacuum(vacuum, &run.query.options, &run.query.meter).await?))
+                }
+                Command::Summarize(summarize) => self.summarize(run, &summarize).await,
+                Command::Pivot(pivot) => self.pivot(run, pivot).await,
+                Command::Prepare(name, prepared) => {
+                    self.prepared.put(name, *prepared)?;
+                    Ok(run.no_rows(StatementKind::Setting))
+                }
+                Command::Execute(name, values) => {
+                    self.run_tree(run, self.prepared.get(&name)?.with_values(&values)?).await
+                }
+                Command::Deallocate(name) => {
+                    self.prepared.remove(name.as_deref())?;
+                    Ok(run.no_rows(StatementKind::Setting))
+                }
+                Command::CreateMacro(created) => {
+                    self.macros.put(*created)?;
+                    Ok(run.no_rows(StatementKind::Definition))
+                }
+                Command::DropMacro(name, may_miss) => {
+                    self.macros.remove(&name, may_miss)?;
+                    Ok(run.no_rows(StatementKind::Definition))
+                }
+                Command::InsertByName(tree) => {
+                    let tree = self.with_columns(run, *tree).await?;
+                    self.run_tree(run, tree).await
+                }
+                Command::Query(tree) => self.run_tree(run, *tree).await,
             }
-            Command::Summarize(summarize) => self.summarize(run, &summarize).await,
-            Command::Pivot(pivot) => self.pivot(run, pivot).await,
-            Command::Prepare(name, prepared) => {
-                self.prepared.put(name, *prepared)?;
-                Ok(run.no_rows(StatementKind::Setting))
-            }
-            Command::Execute(name, values) => self.run_tree(run, self.prepared.get(&name)?.with_values(&values)?).await,
-            Command::Deallocate(name) => {
-                self.prepared.remove(name.as_deref())?;
-                Ok(run.no_rows(StatementKind::Setting))
-            }
-            Command::CreateMacro(created) => {
-                self.macros.put(*created)?;
-                Ok(run.no_rows(StatementKind::Definition))
-            }
-            Command::DropMacro(name, may_miss) => {
-                self.macros.remove(&name, may_miss)?;
-                Ok(run.no_rows(StatementKind::Definition))
-            }
-            Command::InsertByName(tree) => {
-                let tree = self.with_columns(run, *tree).await?;
-                self.run_tree(run, tree).await
-            }
-            Command::Query(tree) => self.run_tree(run, *tree).await,
         }
+        .boxed()
     }
 
     /// Gives an INSERT … BY NAME the columns of its query.
@@ -194,63 +207,73 @@ impl Engine {
     }
 
     /// Runs a statement that DataFusion planned.
-    pub(super) async fn run_plan(&self, run: &StatementRun, plan: LogicalPlan) -> Result<QueryResult> {
-        let plan = as_copy(plan, &run.state)?;
-        access_checks::check(self.backends.access(), &plan)?;
-        let plan = located(plan, self.backends.access())?;
-        match plan {
-            LogicalPlan::DescribeTable(described) => Ok(run.rows(columns(&described.schema)?)),
-            // The rows of a kept table in memory are written to its file before the statement ends.
-            LogicalPlan::Dml(change) if self.declared.contains(&short_name(&change.table_name)) => {
-                let table = change.table_name.clone();
-                look_at_tables(&run.query, &change.input).await?;
-                let plan = run.state.create_physical_plan(&LogicalPlan::Dml(change)).await.map_err(from_datafusion)?;
-                let changed = run.start(plan, None)?.finished().await?;
-                self.keep_rows(&table).await?;
-                Ok(changed)
-            }
-            LogicalPlan::Statement(LogicalStatement::SetVariable(_) | LogicalStatement::ResetVariable(_)) => {
-                self.change_settings(plan, self.backends.access()).await?;
-                Ok(run.no_rows(StatementKind::Setting))
-            }
-            LogicalPlan::Statement(_) => {
-                run.context().execute_logical_plan(plan).await.map_err(from_datafusion)?;
-                Ok(run.no_rows(StatementKind::Setting))
-            }
-            LogicalPlan::Ddl(ddl) => self.define(run, ddl).await,
-            // With VERBOSE or another format, DataFusion shows all metrics of each operator.
-            LogicalPlan::Analyze(Analyze { verbose: false, input, schema, format: ExplainFormat::Indent, .. }) => {
-                look_at_tables(&run.query, &input).await?;
-                let schema = Some(Arc::clone(schema.inner()));
-                if let Some(Staged { plan, query }) = self.staged(run, &input).boxed().await? {
-                    return run.start_by(plan, schema, |_| query.start());
+    pub(super) fn run_plan<'a>(
+        &'a self,
+        run: &'a StatementRun,
+        plan: LogicalPlan,
+    ) -> BoxFuture<'a, Result<QueryResult>> {
+        async move {
+            let plan = as_copy(plan, &run.state)?;
+            access_checks::check(self.backends.access(), &plan)?;
+            let plan = located(plan, self.backends.access())?;
+            match plan {
+                LogicalPlan::DescribeTable(described) => Ok(run.rows(columns(&described.schema)?)),
+                // The rows of a kept table in memory are written to its file before the statement ends.
+                LogicalPlan::Dml(change) if self.declared.contains(&short_name(&change.table_name)) => {
+                    let table = change.table_name.clone();
+                    look_at_tables(&run.query, &change.input).await?;
+                    let plan =
+                        run.state.create_physical_plan(&LogicalPlan::Dml(change)).await.map_err(from_datafusion)?;
+                    let changed = run.start(plan, None)?.finished().await?;
+                    self.keep_rows(&table).await?;
+                    Ok(changed)
                 }
-                let plan = run.state.create_physical_plan(&input).await.map_err(from_datafusion)?;
-                run.start(plan, schema)
-            }
-            LogicalPlan::Explain(explain) => {
-                let query = Arc::clone(&explain.plan);
-                let plan = LogicalPlan::Explain(explain);
-                look_at_tables(&run.query, &plan).await?;
-                let staged = self.staged(run, &query).boxed().await?;
-                let plan = run.state.create_physical_plan(&plan).await.map_err(from_datafusion)?;
-                let mut shown = run.start(plan, None)?;
-                let Some(Staged { query, .. }) = staged else { return Ok(shown) };
-                let rows = shown.collect().await?;
-                match explained(&rows, &query.explain())? {
-                    Some(rows) => Ok(run.rows(rows)),
-                    None => Err(Error::internal("EXPLAIN of a query in stages has other columns")),
+                LogicalPlan::Statement(LogicalStatement::SetVariable(_) | LogicalStatement::ResetVariable(_)) => {
+                    self.change_settings(plan, self.backends.access()).await?;
+                    Ok(run.no_rows(StatementKind::Setting))
                 }
-            }
-            plan => {
-                look_at_tables(&run.query, &plan).await?;
-                if let Some(Staged { plan, query }) = self.staged(run, &plan).boxed().await? {
-                    return run.start_by(plan, None, |_| query.start());
+                LogicalPlan::Statement(_) => {
+                    run.context().execute_logical_plan(plan).await.map_err(from_datafusion)?;
+                    Ok(run.no_rows(StatementKind::Setting))
                 }
-                let plan = run.state.create_physical_plan(&plan).await.map_err(from_datafusion)?;
-                run.start(plan, None)
+                LogicalPlan::Ddl(ddl) => self.define(run, ddl).await,
+                // With VERBOSE or another format, DataFusion shows all metrics of each operator.
+                LogicalPlan::Analyze(Analyze {
+                    verbose: false, input, schema, format: ExplainFormat::Indent, ..
+                }) => {
+                    look_at_tables(&run.query, &input).await?;
+                    let schema = Some(Arc::clone(schema.inner()));
+                    if let Some(Staged { plan, query }) = self.staged(run, &input).boxed().await? {
+                        return run.start_by(plan, schema, |_| query.start());
+                    }
+                    let plan = run.state.create_physical_plan(&input).await.map_err(from_datafusion)?;
+                    run.start(plan, schema)
+                }
+                LogicalPlan::Explain(explain) => {
+                    let query = Arc::clone(&explain.plan);
+                    let plan = LogicalPlan::Explain(explain);
+                    look_at_tables(&run.query, &plan).await?;
+                    let staged = self.staged(run, &query).boxed().await?;
+                    let plan = run.state.create_physical_plan(&plan).await.map_err(from_datafusion)?;
+                    let mut shown = run.start(plan, None)?;
+                    let Some(Staged { query, .. }) = staged else { return Ok(shown) };
+                    let rows = shown.collect().await?;
+                    match explained(&rows, &query.explain())? {
+                        Some(rows) => Ok(run.rows(rows)),
+                        None => Err(Error::internal("EXPLAIN of a query in stages has other columns")),
+                    }
+                }
+                plan => {
+                    look_at_tables(&run.query, &plan).await?;
+                    if let Some(Staged { plan, query }) = self.staged(run, &plan).boxed().await? {
+                        return run.start_by(plan, None, |_| query.start());
+                    }
+                    let plan = run.state.create_physical_plan(&plan).await.map_err(from_datafusion)?;
+                    run.start(plan, None)
+                }
             }
         }
+        .boxed()
     }
 }
 
@@ -260,25 +283,28 @@ const MAX_PLANS: usize = 64;
 /// Plans a statement. If that fails on a name, the name is replaced and the statement is planned
 /// again: columns may be chosen by patterns or written in another case, aliases stand for their
 /// expressions, and names of columns repeat.
-pub(super) async fn plan(run: &StatementRun, mut tree: SqlStatement) -> Result<LogicalPlan> {
-    for _ in 0..MAX_PLANS {
-        let error = match run.state.statement_to_plan(tree.clone()).await {
-            Ok(plan) => return Ok(plan),
-            Err(error) => error,
-        };
-        let beside = columns_beside(run, &mut tree, &error).await;
-        // Each change makes at least one name exact.
-        let is_changed = chosen_columns::expand(&mut tree, &error, &run.state)?
-            || unpack_star(run, &mut tree, &error).await
-            || name_files(&mut tree, &error)
-            || match_columns(&mut tree, &error, &beside)?
-            || aliases::replace(&mut tree, &error)
-            || named_apart(&mut tree, &error);
-        if !is_changed {
-            return Err(hint_quotes(&run.text, from_datafusion(error)));
+pub(super) fn plan(run: &StatementRun, mut tree: SqlStatement) -> BoxFuture<'_, Result<LogicalPlan>> {
+    async move {
+        for _ in 0..MAX_PLANS {
+            let error = match run.state.statement_to_plan(tree.clone()).await {
+                Ok(plan) => return Ok(plan),
+                Err(error) => error,
+            };
+            let beside = columns_beside(run, &mut tree, &error).await;
+            // Each change makes at least one name exact.
+            let is_changed = chosen_columns::expand(&mut tree, &error, &run.state)?
+                || unpack_star(run, &mut tree, &error).await
+                || name_files(&mut tree, &error)
+                || match_columns(&mut tree, &error, &beside)?
+                || aliases::replace(&mut tree, &error)
+                || named_apart(&mut tree, &error);
+            if !is_changed {
+                return Err(hint_quotes(&run.text, from_datafusion(error)));
+            }
         }
+        Err(Error::invalid("the names in this statement cannot be resolved: too many of them are aliases of aliases"))
     }
-    Err(Error::invalid("the names in this statement cannot be resolved: too many of them are aliases of aliases"))
+    .boxed()
 }
 
 /// Replaces `s.*` by the fields of the column `s`, if `error` says that there is no table `s`.

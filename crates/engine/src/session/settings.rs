@@ -7,6 +7,8 @@ use datafusion::common::config::{ConfigExtension, ExtensionOptions};
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::{LogicalPlan, Statement as LogicalStatement};
 use datafusion::prelude::SessionContext;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use pushdowndb_contract::{Error, Result};
 
 use super::{Engine, Settings, access_checks, memory};
@@ -57,41 +59,44 @@ impl Engine {
 
     /// Runs SET or RESET, if `access` permits it, and applies the changed settings. Changes are
     /// serialized, so that none is lost.
-    pub(crate) async fn change_settings(&self, plan: LogicalPlan, access: &Access) -> Result<()> {
-        let plan = access_checks::checked_setting(access, plan)?;
-        let name = match &plan {
-            LogicalPlan::Statement(LogicalStatement::SetVariable(set)) => set.variable.clone(),
-            LogicalPlan::Statement(LogicalStatement::ResetVariable(reset)) => reset.variable.clone(),
-            _ => String::new(),
-        };
-        if is_ours(&name) {
-            self.own_setting(&name)?;
+    pub(crate) fn change_settings<'a>(&'a self, plan: LogicalPlan, access: &'a Access) -> BoxFuture<'a, Result<()>> {
+        async move {
+            let plan = access_checks::checked_setting(access, plan)?;
+            let name = match &plan {
+                LogicalPlan::Statement(LogicalStatement::SetVariable(set)) => set.variable.clone(),
+                LogicalPlan::Statement(LogicalStatement::ResetVariable(reset)) => reset.variable.clone(),
+                _ => String::new(),
+            };
+            if is_ours(&name) {
+                self.own_setting(&name)?;
+            }
+            let _turn = self.setting.lock().await;
+            let before = self.settings();
+            // Not the state of a statement, whose configuration has values of its own.
+            let state = SessionStateBuilder::new_from_existing(self.template.clone())
+                .with_config(before.config.clone())
+                .with_runtime_env(Arc::clone(&before.runtime));
+            let context = SessionContext::new_with_state(state.build());
+            context.execute_logical_plan(plan).await.map_err(|error| from_datafusion(error).context(&name))?;
+            let config = context.copied_config();
+            let options = PushdownOptions::of(config.options());
+            options.check()?;
+            let prices = match name.eq_ignore_ascii_case(PRICE_BOOK) {
+                true => Arc::new(access_checks::price_book(access, &options.price_book)?),
+                false => before.prices,
+            };
+            if name.eq_ignore_ascii_case(SPILL_LOCATION) {
+                self.spilling.check(&options)?;
+            }
+            let memory = match options.memory == PushdownOptions::of(before.config.options()).memory {
+                true => before.memory,
+                false => memory::pool(options.memory),
+            };
+            let mut settings = self.settings.write();
+            *settings = Settings { config, runtime: context.runtime_env(), memory, prices };
+            Ok(())
         }
-        let _turn = self.setting.lock().await;
-        let before = self.settings();
-        // Not the state of a statement, whose configuration has values of its own.
-        let state = SessionStateBuilder::new_from_existing(self.template.clone())
-            .with_config(before.config.clone())
-            .with_runtime_env(Arc::clone(&before.runtime));
-        let context = SessionContext::new_with_state(state.build());
-        context.execute_logical_plan(plan).await.map_err(|error| from_datafusion(error).context(&name))?;
-        let config = context.copied_config();
-        let options = PushdownOptions::of(config.options());
-        options.check()?;
-        let prices = match name.eq_ignore_ascii_case(PRICE_BOOK) {
-            true => Arc::new(access_checks::price_book(access, &options.price_book)?),
-            false => before.prices,
-        };
-        if name.eq_ignore_ascii_case(SPILL_LOCATION) {
-            self.spilling.check(&options)?;
-        }
-        let memory = match options.memory == PushdownOptions::of(before.config.options()).memory {
-            true => before.memory,
-            false => memory::pool(options.memory),
-        };
-        let mut settings = self.settings.write();
-        *settings = Settings { config, runtime: context.runtime_env(), memory, prices };
-        Ok(())
+        .boxed()
     }
 
     /// Returns the names and values that SHOW asks for, in the columns of DataFusion's own SHOW.

@@ -141,7 +141,7 @@ pub struct LimitArgs {
     /// Scans that wait for their turn; more are told to slow down [default: 64]
     #[arg(long, value_name = "N")]
     pub max_scans_waiting: Option<usize>,
-    /// Threads that scan, beside those that answer everything else [default: one a core]
+    /// Threads that scan, in addition to those that answer requests [default: one for each core]
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub scan_threads: Option<usize>,
     /// For how long a block of an object that was compared with its checksum is not compared again;

@@ -69,8 +69,8 @@ const MIN_PARQUET_PIECE_BYTES: u64 = 48 * 1024 * 1024;
 /// such as the same groups once per piece.
 const MAX_SHARED_REPEATED_BYTES: f64 = 4e6;
 
-/// Maximum bytes that requests may return repeatedly if a scan is cut into several only because
-/// splits might be stolen.
+/// Maximum bytes of the same rows or groups that several requests may return, if a scan is cut into
+/// several requests only so that splits can be stolen.
 pub(crate) const MAX_REPEATED_BYTES: f64 = 250e3;
 
 /// Estimated throughput of a pushed scan by storage and by plain reads, in object bytes per second.

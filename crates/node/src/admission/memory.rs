@@ -64,7 +64,7 @@ impl KeyedBudget {
         Self { all, of_key, keys: Mutex::default() }
     }
 
-    /// Returns the budget of `key`, within that of all keys.
+    /// Returns the budget of the access key `key`, a child of the budget that all keys share.
     fn of(&self, key: &str) -> MemoryBudget {
         let mut keys = self.keys.lock();
         keys.retain(|other, budget| other == key || !budget.is_idle());

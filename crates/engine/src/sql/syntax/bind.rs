@@ -138,7 +138,7 @@ pub(crate) fn name_of(expr: &Expr) -> Option<&str> {
     }
 }
 
-/// Returns the index of the parameter `$n`, from 0.
+/// Returns the index of the parameter `name`, which is 0 for `$1`.
 ///
 /// # Errors
 ///

@@ -16,8 +16,8 @@ const FILTERED: [&str; 3] = ["op_join_c950", "q03", "q17"];
 /// probe side is never asked. On workers that stage has begun to read.
 const NOTHING_TO_JOIN: (&str, &str) = ("q17", "none");
 
-/// A query that takes a sixth to a fifth more on two workers at level fragment. Why has not been
-/// found out.
+/// A query of which one process reads lineitem once, and keeps its rows for the second scan. Workers
+/// scan it again, by the keys of the semijoin.
 const DEARER: &str = "q18";
 
 /// Bytes of answers' heads and of requests, which are one more for each share of a scan.

@@ -14,6 +14,7 @@ import argparse
 import csv
 import io
 import json
+import multiprocessing
 import os
 import re
 import subprocess
@@ -56,7 +57,8 @@ def run(options, env, query, settings):
 
 
 def same(rows, expected):
-    """Equality of rows, in order, but for the last digits of fractions: their sums depend on the order of their parts."""
+    """Equality of rows, in order, but for the last digits of fractions: sums depend on the order of their parts, and
+    means of decimals have six digits here and those of a double in DuckDB."""
     if len(rows) != len(expected):
         return False
     return all(len(a) == len(b) and all(map(same_cell, a, b)) for a, b in zip(rows, expected))
@@ -64,19 +66,25 @@ def same(rows, expected):
 
 def same_cell(a, b):
     try:
-        return a == b or abs(float(a) - float(b)) <= 1e-9 * max(abs(float(a)), abs(float(b)))
+        return a == b or abs(float(a) - float(b)) <= 1e-6 + 1e-9 * abs(float(a))
     except ValueError:
         return False
 
 
 def of_duckdb(env, query):
-    """The rows of DuckDB over the same objects."""
+    """The rows of DuckDB over the same objects. In a process of its own: what this one holds counts for its children,
+    too, whose resident size is measured."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(ask_duckdb, (env["AWS_ENDPOINT_URL"], query))
+
+
+def ask_duckdb(endpoint, query):
     import duckdb
     import duckdb_extension_httpfs
     extension = next(Path(duckdb_extension_httpfs.__file__).parent.rglob("httpfs.duckdb_extension"))
     connection = duckdb.connect(config={"allow_unsigned_extensions": True})
     connection.execute(f"LOAD '{extension}'")
-    endpoint = env["AWS_ENDPOINT_URL"].removeprefix("http://")
+    endpoint = endpoint.removeprefix("http://")
     connection.execute(f"CREATE SECRET (TYPE s3, KEY_ID '{ROOT.id}', SECRET '{ROOT.secret}', ENDPOINT '{endpoint}', URL_STYLE path, USE_SSL false)")
     for table in "customer lineitem nation orders part partsupp region supplier".split():
         connection.execute(f"CREATE VIEW {table} AS SELECT * FROM read_parquet('s3://tpch/{table}/*.parquet')")

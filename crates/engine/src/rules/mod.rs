@@ -20,6 +20,7 @@ pub(crate) mod settle_meaning;
 pub(crate) mod sort_nested;
 pub(crate) mod spill_operators;
 pub(crate) mod split_lists;
+pub(crate) mod swap_semijoins;
 pub(crate) mod tie_zeros;
 pub(crate) mod unique_sort_keys;
 
@@ -52,6 +53,7 @@ use settle_meaning::SettleMeaning;
 use sort_nested::SortNested;
 use spill_operators::SpillOperators;
 use split_lists::SplitLists;
+use swap_semijoins::SwapSemijoins;
 use tie_zeros::TieZeros;
 use unique_sort_keys::UniqueSortKeys;
 
@@ -108,6 +110,9 @@ pub(crate) fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Syn
         && sides < filters
     {
         rules[sides..=filters].rotate_right(1);
+    }
+    if let Some(sides) = rules.iter().position(|rule| rule.name() == "join_selection") {
+        rules.insert(sides + 1, Arc::new(SwapSemijoins));
     }
     for rule in rules.iter_mut().filter(|rule| rule.name().starts_with("FilterPushdown")) {
         *rule = Arc::new(GuardFilters(Arc::clone(rule)));

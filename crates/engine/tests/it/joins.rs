@@ -164,6 +164,9 @@ const SHAPES: &[&str] = &[
     "SELECT count(*) FROM (SELECT x.id FROM mid x JOIN big y ON x.k = y.k LIMIT 3)",
     "SELECT count(*) FROM (SELECT x.id FROM small x JOIN mid y ON x.k = y.k JOIN big z ON y.k = z.k LIMIT 1)",
     "SELECT x.id FROM mid x WHERE (SELECT count(*) FROM big y WHERE y.k = x.k) > 1 AND x.id < 300",
+    "SELECT x.id, y.id FROM mid x JOIN big y ON x.k = y.k WHERE y.s IN (SELECT s FROM big GROUP BY s HAVING count(*) > 2)",
+    "SELECT x.id, y.id FROM small x JOIN mid y ON x.n = y.n JOIN big z ON z.n = y.n \
+     WHERE EXISTS (SELECT * FROM mid m WHERE m.k = y.k AND m.id <> x.id)",
 ];
 
 /// All of it on one format; tells how often keys were looked for in which form.
@@ -478,4 +481,17 @@ async fn useless_filters_are_not_asked_for() {
     let sql = "EXPLAIN SELECT sum(o_totalprice) FROM customer JOIN orders ON o_custkey = c_custkey";
     let plan = rows(&engine, sql).await.expect("a plan").0.concat().join("\n");
     assert!(!plan.contains("BuildKeysExec") && plan.contains("join=filtered ("), "{plan}");
+}
+
+/// Q18: orders joined with lineitem are many rows, of which a subquery keeps few.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_semijoin_is_built_from_its_subquery() {
+    let world = World::node().await;
+    world.tpch("csv", Format::Csv).await;
+    let sql = queries().into_iter().find(|(name, _)| name == "q18").expect("the query").1;
+    for level in ["none", "fragment"] {
+        let engine = world.engine_with(level, "csv").await;
+        let plan = rows(&engine, &format!("EXPLAIN {sql}")).await.expect("a plan").0.concat().join("\n");
+        assert!(plan.contains("join_type=RightSemi") && !plan.contains("LeftSemi"), "{level}: {plan}");
+    }
 }

@@ -16,6 +16,7 @@ pub mod files;
 pub mod join;
 pub mod memory;
 pub mod sort;
+mod views;
 
 /// Writes to a plan that `bytes` are expected to be spilled.
 fn show_expected(bytes: Option<usize>, f: &mut fmt::Formatter<'_>) -> fmt::Result {

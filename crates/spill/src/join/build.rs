@@ -4,6 +4,7 @@ use arrow::record_batch::RecordBatch;
 use datafusion_common::Result;
 use datafusion_common::utils::memory::RecordBatchMemoryCounter;
 use datafusion_execution::SendableRecordBatchStream;
+use datafusion_physical_plan::EmptyRecordBatchStream;
 use datafusion_physical_plan::spill::get_record_batch_memory_size;
 use futures::TryStreamExt;
 
@@ -11,6 +12,7 @@ use super::buffer::{Finished, PartitionBuffer};
 use super::file::SpilledRows;
 use super::partition::{PARTITIONS, Partitioner, each_its_own};
 use super::spec::Task;
+use super::views::merged;
 
 /// A build side that was read completely. The memory to build a hash table from the rows in memory
 /// is reserved.
@@ -75,6 +77,17 @@ pub(super) async fn read_build(
             drop(counter);
             return Ok(Build::Partitioned(partition_build(task, build.batches, input, level, window).await?));
         }
+    }
+    let Some(merged) = merged(&build.batches, build.rows)? else { return Ok(Build::Fits(build)) };
+    // Values that several rows shared are copied for each of them.
+    let mut counter = RecordBatchMemoryCounter::new();
+    for batch in &merged {
+        counter.count_batch(batch);
+    }
+    build = BuildRows { batches: merged, bytes: counter.memory_usage(), ..build };
+    if !task.budget.try_resize(task.spec.memory.building(build.bytes, build.rows).saturating_add(window)) {
+        let ended = Box::pin(EmptyRecordBatchStream::new(input.schema()));
+        return Ok(Build::Partitioned(partition_build(task, build.batches, ended, level, window).await?));
     }
     Ok(Build::Fits(build))
 }

@@ -9,7 +9,8 @@
 //!
 //! - `exec` has the operator, and `run` one execution of it: the state that its output partitions
 //!   share, and the work of each of them.
-//! - `build` reads a build side into memory and files, and `probe` partitions a probe side.
+//! - `build` reads a build side into memory and files, and `probe` partitions a probe side; `views`
+//!   merges batches of a build side whose text columns have too many buffers.
 //! - `pairs` joins pairs of files, and `chunks` those that hashing cannot make smaller.
 //! - `spec` creates the `HashJoinExec` for a part of the rows; its inputs are streams (`input`).
 //! - `partition` partitions rows by a hash, `buffer` holds the rows of one partition in memory and
@@ -28,6 +29,7 @@ mod partition;
 mod probe;
 mod run;
 mod spec;
+mod views;
 
 #[cfg(test)]
 mod tests;

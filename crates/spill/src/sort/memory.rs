@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, AsArray, OffsetSizeTrait, RecordBatch, RecordBatchOptions, UInt32Array, make_array,
-};
+use arrow::array::{Array, ArrayRef, AsArray, OffsetSizeTrait, RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow::buffer::OffsetBuffer;
 use arrow::compute::take_arrays;
 use arrow::datatypes::{BinaryViewType, ByteViewType, DataType, StringViewType};
 use datafusion_common::utils::memory::get_record_batch_memory_size;
 use datafusion_common::{DataFusionError, Result};
 use datafusion_execution::memory_pool::{MemoryLimit, MemoryPool};
+
+use crate::views::with_own_views;
 
 /// The minimum and maximum size of a sorted run, in bytes. The maximum fits into a core's cache.
 const MIN_RUN_BYTES: usize = 4 << 10;
@@ -139,7 +139,7 @@ pub(super) fn row_count(batch: &RecordBatch) -> Result<u32> {
 pub(super) fn take(batch: &RecordBatch, positions: &UInt32Array) -> Result<RecordBatch> {
     let mut columns = take_arrays(batch.columns(), positions, None)?;
     for column in &mut columns {
-        if let Some(own) = without_foreign_views(column)? {
+        if let Some(own) = with_own_views(column)? {
             *column = own;
         }
         // Taking rows of lists allocates memory for the elements of all rows.
@@ -149,30 +149,6 @@ pub(super) fn take(batch: &RecordBatch, positions: &UInt32Array) -> Result<Recor
     }
     let options = RecordBatchOptions::new().with_row_count(Some(positions.len()));
     Ok(RecordBatch::try_new_with_options(batch.schema(), columns, &options)?)
-}
-
-/// Returns `array` with its string and binary views copied; `None` if it has no views. Rows that
-/// are taken from a view array would otherwise keep the buffers of all rows alive.
-fn without_foreign_views(array: &ArrayRef) -> Result<Option<ArrayRef>> {
-    Ok(match array.data_type() {
-        DataType::Utf8View => Some(Arc::new(array.as_string_view().gc())),
-        DataType::BinaryView => Some(Arc::new(array.as_binary_view().gc())),
-        data_type if !data_type.is_nested() => None,
-        _ => {
-            let data = array.to_data();
-            let mut changed = false;
-            let mut children = Vec::with_capacity(data.child_data().len());
-            for child in data.child_data() {
-                let own = without_foreign_views(&make_array(child.clone()))?;
-                changed |= own.is_some();
-                children.push(own.map_or_else(|| child.clone(), |own| own.to_data()));
-            }
-            match changed {
-                true => Some(make_array(data.into_builder().child_data(children).build()?)),
-                false => None,
-            }
-        }
-    })
 }
 
 /// Returns whether `data_type` contains a dictionary, which all slices of an array share.

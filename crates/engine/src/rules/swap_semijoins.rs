@@ -1,5 +1,5 @@
-//! SwapSemijoins: builds a semijoin's hash table from the subquery if its other side is a join of
-//! more rows.
+//! SwapSemijoins: builds a semijoin's hash table from the subquery if its other side joins whole
+//! tables of more rows.
 //!
 //! ```text
 //! orders ⋈ lineitem WHERE o_orderkey IN (SELECT l_orderkey … HAVING sum(l_quantity) > 300)
@@ -10,8 +10,9 @@
 //! ```
 //!
 //! DataFusion 55.2 chooses the side by estimates, and takes an inner join of unknown keys to have as
-//! few rows as its smallest input. Most inner joins follow a foreign key and have as many rows as
-//! their largest input, which is assumed here.
+//! few rows as its smallest input. Most inner joins follow a foreign key: without filters they have
+//! as many rows as their largest input, which is assumed here. With a filter below the join nothing
+//! is changed, since how many partners it leaves is not known.
 
 use std::sync::Arc;
 
@@ -23,6 +24,8 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
+
+use crate::exec::remote_scan::RemoteScanExec;
 
 /// Minimum ratio of the rows of the two sides, since both are estimates.
 const MIN_RATIO: usize = 2;
@@ -62,16 +65,20 @@ impl PhysicalOptimizerRule for SwapSemijoins {
     }
 }
 
-/// Returns the estimated number of rows of `plan`, with that of the largest input for inner joins.
+/// Returns the number of rows of inner joins of whole tables, which is that of the largest table;
+/// `None` for other plans.
 fn joined_rows(plan: &Arc<dyn ExecutionPlan>) -> DfResult<Option<usize>> {
     if let Some(join) = plan.downcast_ref::<HashJoinExec>()
         && *join.join_type() == JoinType::Inner
     {
         return Ok(joined_rows(join.left())?.zip(joined_rows(join.right())?).map(|(left, right)| left.max(right)));
     }
-    match plan.downcast_ref::<ProjectionExec>() {
-        Some(projection) => joined_rows(projection.input()),
-        None => rows(plan),
+    if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
+        return joined_rows(projection.input());
+    }
+    match plan.downcast_ref::<RemoteScanExec>() {
+        Some(scan) if scan.is_whole() => rows(plan),
+        _ => Ok(None),
     }
 }
 

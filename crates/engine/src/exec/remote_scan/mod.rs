@@ -234,6 +234,12 @@ impl RemoteScanExec {
         self.placement().index.lookup().is_some()
     }
 
+    /// Returns whether the scan yields all rows of its table.
+    pub(crate) fn is_whole(&self) -> bool {
+        let ScanPlan { predicate, limit, aggregate, top_k, sample, .. } = &self.plan;
+        predicate.is_none() && limit.is_none() && aggregate.is_none() && top_k.is_none() && sample.is_none()
+    }
+
     /// Returns a view of the scan for the strategies of operators above.
     pub(crate) fn placed(&self) -> PlacedScan<'_> {
         PlacedScan {

@@ -35,7 +35,7 @@ pub(super) enum OutputFormat {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Bounds {
     From(u64),
-    RequestInProgress(u64, u64),
+    Between(u64, u64),
     Last(u64),
 }
 
@@ -44,7 +44,7 @@ impl Bounds {
     pub fn of(self, size: u64) -> std::ops::Range<u64> {
         let (start, end) = match self {
             Self::From(start) => (start, size),
-            Self::RequestInProgress(start, last) => (start, last.saturating_add(1)),
+            Self::Between(start, last) => (start, last.saturating_add(1)),
             Self::Last(count) => (size.saturating_sub(count), size),
         };
         start.min(size)..end.min(size)
@@ -88,7 +88,7 @@ fn bounds(range: &ScanRange) -> S3Result<Bounds> {
         (Some(start), Some(end)) if start > end => {
             Err(s3_error!(InvalidScanRange, "the ScanRange ends at {} before it starts at {}", end, start))
         }
-        (Some(start), Some(end)) => Ok(Bounds::RequestInProgress(start, end)),
+        (Some(start), Some(end)) => Ok(Bounds::Between(start, end)),
     }
 }
 
@@ -201,14 +201,14 @@ mod tests {
 
     #[test]
     fn ranges_include_both_ends() {
-        assert_eq!(Bounds::RequestInProgress(50, 100).of(1000), 50..101);
-        assert_eq!(Bounds::RequestInProgress(50, 100).of(60), 50..60);
+        assert_eq!(Bounds::Between(50, 100).of(1000), 50..101);
+        assert_eq!(Bounds::Between(50, 100).of(60), 50..60);
         assert_eq!(Bounds::From(50).of(60), 50..60);
         assert_eq!(Bounds::From(70).of(60), 60..60);
         assert_eq!(Bounds::Last(50).of(60), 10..60);
         assert_eq!(Bounds::Last(90).of(60), 0..60);
         let range = |start, end| bounds(&ScanRange { start, end });
-        assert_eq!(range(Some(3), Some(3)).unwrap(), Bounds::RequestInProgress(3, 3));
+        assert_eq!(range(Some(3), Some(3)).unwrap(), Bounds::Between(3, 3));
         assert!(range(Some(3), Some(2)).is_err());
         assert!(range(Some(-1), None).is_err());
         assert!(range(None, None).is_err());

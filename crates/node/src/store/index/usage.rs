@@ -34,15 +34,15 @@ pub(crate) fn add(tx: &WriteTransaction, account: Option<&Account>, change: Usag
     held.uploads += change.uploads;
     held.bytes = held.bytes.saturating_add(change.bytes);
     let Quota { buckets, uploads, bytes } = account.quota;
-    let open_file = |what: &'static str, limit: u64| StoreError::OverQuota { key: account.key.clone(), what, limit };
+    let over_quota = |what: &'static str, limit: u64| StoreError::OverQuota { key: account.key.clone(), what, limit };
     if change.buckets > 0 && held.buckets > buckets {
-        return Err(open_file("buckets", buckets));
+        return Err(over_quota("buckets", buckets));
     }
     if change.uploads > 0 && held.uploads > uploads {
-        return Err(open_file("uploads under way", uploads));
+        return Err(over_quota("uploads under way", uploads));
     }
     if let Some(bytes) = bytes.filter(|bytes| change.bytes > 0 && held.bytes > *bytes) {
-        return Err(open_file("bytes", bytes));
+        return Err(over_quota("bytes", bytes));
     }
     usage.insert(account.key.as_str(), encode(&held)?.as_slice())?;
     Ok(())

@@ -24,6 +24,8 @@ import threading
 import time
 from pathlib import Path
 
+from server import start as start_server
+
 ROWS = 400_000
 USERS = ["ann", "bob", "cat", "dan"]
 KINDS = ["asks", "aborts", "slow", "wrong"]
@@ -218,18 +220,7 @@ def start(binary, folder):
         made = subprocess.run([binary, "sql-server", "--make-password"], input=user, capture_output=True, text=True, check=True)
         users.append(f'[users.{user}]\npassword = "{made.stdout.strip()}"\nread = ["{folder}/"]\n')
     (folder / "users.toml").write_text("".join(users))
-    server = subprocess.Popen(
-        [binary, "sql-server", "--postgres", "127.0.0.1:0", "--flight", "127.0.0.1:0", "--users", folder / "users.toml",
-         "--catalog", folder / "catalog.sql", "--allow", f"{folder}/", "--log", "error"],
-        stdout=subprocess.PIPE, text=True)
-    found = {}
-    while len(found) < 2:
-        line = server.stdout.readline()
-        if not line:
-            sys.exit("the server did not start")
-        if address := re.search(r"(postgres|grpc)://(\S+)", line):
-            found[address[1]] = address[2]
-    return server, found["postgres"], found["grpc"]
+    return start_server(binary, "--users", folder / "users.toml", "--catalog", folder / "catalog.sql", "--allow", f"{folder}/")
 
 
 def main():

@@ -24,6 +24,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from server import start as start_server
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 COLUMNS = "id, city, price, paid, day, name"
@@ -157,18 +159,9 @@ class Reference:
 
 
 def start(binary, folder):
-    server = subprocess.Popen(
-        [binary, "sql-server", "--postgres", "127.0.0.1:0", "--flight", "127.0.0.1:0", "--allow", f"{folder}/", "--log", "error"],
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    found = {}
-    while len(found) < 2:
-        line = server.stdout.readline()
-        if not line:
-            sys.exit("the server did not start")
-        if address := re.search(r"(postgres|grpc)://(\S+):(\d+)", line):
-            found[address[1]] = (address[2], address[3])
-    host, port = found["postgres"]
-    return server, f"host={host} port={port} user=rows dbname=pushdowndb", ":".join(found["grpc"])
+    server, postgres, flight = start_server(binary, "--allow", f"{folder}/", stderr=subprocess.DEVNULL)
+    host, port = postgres.rsplit(":", 1)
+    return server, f"host={host} port={port} user=rows dbname=pushdowndb", flight
 
 
 def measure(options, file, server, flight, postgres):

@@ -30,7 +30,7 @@ from servers import free_port, wait_for
 
 KEY, SECRET = "fleet-key", "fleet-secret-key"
 GATEWAYS = 3
-# A fault with every so many queries.
+# The number of queries from one fault to the next.
 EVERY = 5
 
 QUERIES = {

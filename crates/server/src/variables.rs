@@ -23,7 +23,7 @@ enum Rule {
 
 use Rule::{Any, Fixed, OneOf};
 
-/// The settings: name, default, rule, and whether clients are told of changes by ParameterStatus.
+/// The settings: name, default, rule, and whether a change is sent to clients as ParameterStatus.
 const KNOWN: [(&str, &str, Rule, bool); 49] = [
     ("application_name", "", Any, true),
     ("array_nulls", "on", Any, false),

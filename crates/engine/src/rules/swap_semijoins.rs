@@ -5,8 +5,8 @@
 //! orders ⋈ lineitem WHERE o_orderkey IN (SELECT l_orderkey … HAVING sum(l_quantity) > 300)
 //!
 //! HashJoinExec LeftSemi             becomes   HashJoinExec RightSemi
-//! ├ HashJoinExec Inner, 60 M rows             ├ FilterExec …, 57 rows
-//! └ FilterExec …, 57 rows                     └ HashJoinExec Inner, 60 M rows
+//! ├ HashJoinExec Inner, 60 M rows             ├ FilterExec …, 624 rows
+//! └ FilterExec …, 624 rows                     └ HashJoinExec Inner, 60 M rows
 //! ```
 //!
 //! DataFusion 55.2 chooses the side by estimates, and takes an inner join of unknown keys to have as

@@ -1,6 +1,6 @@
 //! Authorization of each operation, after s3s has determined which operation a request is.
 //!
-//! On buckets of others, a key with `own` gets the errors of S3: NoSuchBucket or AccessDenied. So
+//! On buckets of other keys, a key with `own` gets the errors of S3: NoSuchBucket or AccessDenied. So
 //! it can find out which names are taken, as every key can in S3.
 
 use std::sync::Arc;

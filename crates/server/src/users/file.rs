@@ -10,7 +10,7 @@
 //! timeout_s = 300                    # of one query
 //! memory = "2GB"                     # of all her queries together
 //! queries = 4                        # at once; more wait
-//! admin = false                      # may see and stop the queries of others
+//! admin = false                      # may see and stop the queries of other users
 //!
 //! [users.ann.settings]
 //! "pushdown.objective" = "cost"
@@ -44,7 +44,7 @@ pub(crate) struct User {
     pub limits: UserLimits,
     /// Maximum queries that run at once; `None` is the limit of the server.
     pub queries: Option<usize>,
-    /// Whether the user may see and stop the queries of others.
+    /// Whether the user may see and stop the queries of other users.
     pub is_admin: bool,
 }
 

@@ -83,7 +83,7 @@ fn tls_is_never_left_out() {
     };
     let error = world.runtime.block_on(start(config.clone())).unwrap_err().to_string();
     assert!(error.contains("none.pem"), "{error}");
-    // And without passwords nobody from elsewhere is let in.
+    // Without passwords the server listens on loopback addresses only.
     let config = ServerConfig { tls: None, ..config };
     let anywhere = Some("0.0.0.0:0".parse().unwrap());
     for config in

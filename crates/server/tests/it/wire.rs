@@ -72,7 +72,7 @@ fn who_does_not_log_in_is_let_go() {
         config.limits.connections = 3;
     });
     let silent: Vec<Client> = (0..3).map(|_| Client::connect(&world)).collect();
-    // No place for another, which is told so.
+    // One more connection is refused with an error.
     let began = Instant::now();
     let told = loop {
         let rest = Client::connect(&world).rest();

@@ -11,7 +11,7 @@ use super::parsed::query;
 use super::visit::visit;
 
 /// Returns, for each SELECT for which `is_one` holds, `SELECT * FROM` its tables, without those
-/// that are computed from the rows of others.
+/// that are computed from the rows of another table.
 pub(crate) fn of_selects(statement: &mut Statement, is_one: &mut dyn FnMut(&Select) -> bool) -> Vec<Statement> {
     let with = match &*statement {
         Statement::Statement(tree) => match tree.as_ref() {

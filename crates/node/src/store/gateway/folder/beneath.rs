@@ -136,7 +136,7 @@ impl Root {
                         Ok(()) | Err(Errno::EXIST) => {}
                         Err(error) => return Err(error),
                     }
-                    // Syncs whoever created the folder: its name must survive a crash, as its
+                    // Synced whichever call created the folder: its name must survive a crash, as its
                     // contents will.
                     folder.sync()?;
                     folder.folder(name)?

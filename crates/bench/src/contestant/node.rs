@@ -65,11 +65,11 @@ pub fn declared(prefix: &str, url: &str, endpoint: Option<String>) -> Destinatio
     Destination { store: Arc::new(InMemory::new()), prefix: prefix.into(), url: url.to_owned(), endpoint }
 }
 
-/// Runs a command that makes tables.
-pub fn make_tables(command: &mut Command) -> Result<()> {
-    let output = command.stdin(Stdio::null()).output().context("making tables")?;
+/// Runs a command that prepares data to its end. `what` says what that is, for errors.
+pub fn prepare(command: &mut Command, what: &str) -> Result<()> {
+    let output = command.stdin(Stdio::null()).output().with_context(|| what.to_owned())?;
     if !output.status.success() {
-        bail!("making tables: {}", String::from_utf8_lossy(&output.stderr).trim());
+        bail!("{what}: {}", String::from_utf8_lossy(&output.stderr).trim());
     }
     Ok(())
 }

@@ -135,7 +135,7 @@ impl Nodes {
         for node in 0..disks.rates.len() {
             command.args(["--to", &format!("s3://{BUCKET}/{PREFIX}/@{}", self.endpoint(node)?)]);
         }
-        node::make_tables(&mut command)
+        node::prepare(&mut command, "generating tables")
     }
 
     /// The statements that declare the tables.

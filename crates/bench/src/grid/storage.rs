@@ -128,14 +128,15 @@ impl Storage {
             let mut command = self.with_credentials(self.link.unpinned(&self.program));
             command.args(["generate", grid.data.set().name(), "--scale", &grid.scale.to_string()]);
             command.args(["--format", &format.to_string(), "--to", &format!("s3://{bucket}/")]);
-            node::make_tables(command.args(["--create-bucket", "--overwrite"]))?;
+            node::prepare(command.args(["--create-bucket", "--overwrite"]), "generating tables")?;
             std::fs::write(&done, "")?;
         }
         if !self.ready.contains(&indexes) {
             for index in &grid.indexes {
                 let statement = format!("CREATE INDEX IF NOT EXISTS ON {index}");
                 let mut command = self.with_credentials(self.link.unpinned(&self.program));
-                node::make_tables(command.args(["-f", &format!("s3://{bucket}/schema.sql"), "-c", &statement]))?;
+                command.args(["-f", &format!("s3://{bucket}/schema.sql"), "-c", &statement]);
+                node::prepare(&mut command, &statement)?;
             }
             self.ready.insert(indexes);
         }

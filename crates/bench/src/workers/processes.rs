@@ -128,7 +128,7 @@ impl Processes {
         command.args(["generate", "tpch", "--scale", &definition.scale.to_string(), "--create-bucket"]);
         command.args(["--parts", &definition.parts.to_string(), "--format", "parquet", "--overwrite"]);
         command.args(["--to", &format!("{LOCATION}/")]);
-        node::make_tables(&mut command)
+        node::prepare(&mut command, "generating tables")
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tokio::sync::Semaphore;
+
 use crate::io::buffer_pool::BlockBuffers;
 use crate::limits;
 use crate::limits::MAX_POOLED_PAGES;
@@ -58,6 +60,10 @@ pub struct ScanOptions {
     pub learned: Arc<ScanCaches>,
     /// The cache for the footer of a Parquet object, if there is one.
     pub footer: Option<KnownFooter>,
+    /// A permit for each Parquet row group that is decoded at a time, shared by scans that run at
+    /// the same time; `None` for no limit. Reads are not limited: scans of a far server wait for
+    /// many row groups, but decode few, whose pages then fit into buffers that are used again.
+    pub decoding: Option<Arc<Semaphore>>,
     /// Buffers into which Parquet pages are decompressed; consecutive scans may share them.
     pub pages: Arc<BlockBuffers>,
     /// The memory budget for pages, dictionaries, groups, first rows and batches of results.
@@ -95,6 +101,7 @@ impl ScanOptions {
             part_bytes: self.row_group_part_bytes,
             prefetch: self.fetches_beside,
             footer: self.footer.clone(),
+            decoding: self.decoding.clone(),
             pages: Arc::clone(&self.pages),
             plans: Arc::clone(&self.learned.parquet),
         }
@@ -123,6 +130,7 @@ impl Default for ScanOptions {
             passes_on_first_rows: false,
             zones: None,
             footer: None,
+            decoding: None,
             pages: BlockBuffers::new(0, MAX_POOLED_PAGES),
             matching: Matching::default(),
             learned: Arc::default(),

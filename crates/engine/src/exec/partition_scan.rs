@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use pushdowndb_contract::{Error, Fragment};
 use pushdowndb_cost::Meter;
 use pushdowndb_scan::{BlockBuffers, ObjectReader, ScanCaches, ScanOptions, Threshold};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 use super::adaptive::AdaptiveScheduler;
 use super::index_state::{LookupOutcomes, RowLocations};
@@ -82,11 +82,13 @@ pub(crate) struct ReusedBuffers {
     pub(crate) file: Mutex<Option<(usize, Arc<dyn ObjectReader>)>>,
     /// Buffers for decompressed Parquet pages.
     pub(crate) pages: Arc<BlockBuffers>,
+    /// Permits of the row groups that plain reads decode at a time; `None` for no limit.
+    pub(crate) decoding: Option<Arc<Semaphore>>,
 }
 
 impl Default for ReusedBuffers {
     fn default() -> Self {
-        Self { file: Mutex::default(), pages: ScanOptions::default().pages }
+        Self { file: Mutex::default(), pages: ScanOptions::default().pages, decoding: None }
     }
 }
 

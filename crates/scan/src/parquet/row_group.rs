@@ -18,6 +18,7 @@ use arrow::buffer::BooleanBuffer;
 use arrow::compute::{concat, filter};
 use arrow::datatypes::Schema;
 use pushdowndb_contract::Result;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::batch::record_batch;
 use crate::counters::ScanCounters;
@@ -67,11 +68,19 @@ pub(crate) struct Groups {
     chunks: Chunks,
     plan: Arc<Plan>,
     batch_rows: usize,
+    /// A permit for each row group that is decoded at a time.
+    decoding: Option<Arc<Semaphore>>,
 }
 
 impl Groups {
-    pub(crate) fn new(chunks: Chunks, plan: Arc<Plan>, batch_rows: usize) -> Self {
-        Self { chunks, plan, batch_rows }
+    pub(crate) fn new(chunks: Chunks, plan: Arc<Plan>, batch_rows: usize, decoding: Option<Arc<Semaphore>>) -> Self {
+        Self { chunks, plan, batch_rows, decoding }
+    }
+
+    /// Waits for a permit to decode; `None` if there is no limit.
+    async fn permit(&self) -> Option<OwnedSemaphorePermit> {
+        // The semaphore is never closed.
+        Arc::clone(self.decoding.as_ref()?).acquire_owned().await.ok()
     }
 
     /// Returns whether the last fetch had to wait.
@@ -106,6 +115,7 @@ impl Groups {
             leaves.sort_unstable();
             leaves.dedup();
             let fetched = self.fetch(part.group, &leaves, &passing.bits, counters).await?;
+            let _permit = self.permit().await;
             for stage in &self.plan.stages {
                 self.pass(stage, &fetched, &mut passing)?;
                 if passing.bits.count_set_bits() == 0 {
@@ -120,6 +130,7 @@ impl Groups {
         let mut leaves = self.plan.columns(location, &missing)?.leaves.clone();
         leaves.retain(|leaf| !before.as_ref().is_some_and(|before| before.holds(*leaf)));
         let mut fetched = self.fetch(part.group, &leaves, &passing.bits, counters).await?;
+        let permit = self.permit().await;
         before.into_iter().for_each(|before| fetched.join(before));
         let left = passing.bits.count_set_bits();
         let (mut direct, mut decoded, mut opened) = (Vec::new(), Vec::new(), Vec::new());
@@ -174,6 +185,7 @@ impl Groups {
             given: 0,
             origins,
             _reserved: [bits, passing.kept.bytes],
+            _permit: permit,
         }))
     }
 

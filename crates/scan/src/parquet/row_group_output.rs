@@ -7,6 +7,7 @@ use arrow::buffer::BooleanBuffer;
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, SchemaRef};
 use pushdowndb_contract::Result;
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::batch::record_batch;
 use crate::error::from_arrow;
@@ -39,6 +40,8 @@ pub(crate) struct RowGroupOutput {
     pub(crate) origins: Vec<Origin>,
     /// Memory for the bits of rows, and for columns held since the predicate.
     pub(crate) _reserved: [Reservation; 2],
+    /// The permit to decode, until all rows are returned.
+    pub(crate) _permit: Option<OwnedSemaphorePermit>,
 }
 
 /// A column of which only the rows that passed are read, directly from its pages.

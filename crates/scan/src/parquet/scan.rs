@@ -19,6 +19,7 @@ use arrow::datatypes::SchemaRef;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use pushdowndb_contract::{Error, ErrorKind, Fragment, Output, Result};
+use tokio::sync::Semaphore;
 
 use crate::counters::ScanCounters;
 use crate::error::from_arrow;
@@ -80,6 +81,8 @@ pub(crate) struct ParquetOptions {
     pub(crate) prefetch: bool,
     /// The cache of the footer, if there is one.
     pub(crate) footer: Option<KnownFooter>,
+    /// A permit for each row group that is decoded at a time.
+    pub(crate) decoding: Option<Arc<Semaphore>>,
     /// Buffers into which pages are decompressed.
     pub(crate) pages: Arc<BlockBuffers>,
     /// Plans of scans of the same fragment.
@@ -219,7 +222,7 @@ impl ParquetScan {
             parts = crate::parquet::row_group_slices::cut(parts, leaves, &chunks, self.options.part_bytes)
                 .map_err(explained)?;
         }
-        let groups = Groups::new(chunks, plan, self.batch_rows);
+        let groups = Groups::new(chunks, plan, self.batch_rows, self.options.decoding.clone());
         Ok(Prefetch::new(groups, parts, self.spawner.clone()))
     }
 

@@ -22,8 +22,8 @@ use futures::TryStreamExt;
 use parking_lot::Mutex;
 use pushdowndb_contract::wire::INDEX_VERSION;
 use pushdowndb_contract::{Error, Level, Result};
-use tokio::sync::Notify;
 use tokio::sync::mpsc::Sender;
+use tokio::sync::{Notify, Semaphore};
 
 use super::RemoteScanExec;
 use crate::catalog::DataObject;
@@ -116,7 +116,7 @@ impl PartitionScan {
             lookup: lookup.cloned(),
             lookup_outcomes: LookupOutcomes::default(),
             looks_up: any_looked_up,
-            buffers: ReusedBuffers::default(),
+            buffers: ReusedBuffers { decoding: decoding(scan), ..ReusedBuffers::default() },
             caches: Arc::clone(&scan.caches),
             scheduler,
             progress: Arc::clone(&scan.progress),
@@ -349,6 +349,14 @@ fn at_stores_of(scan: &RemoteScanExec, splits: &VecDeque<Vec<ScanSplit>>, at_onc
     let held =
         |store| splits.iter().filter(|splits| scan.context.held(&scan.plan, splits, store) != Held::Nowhere).count();
     at_once.iter().enumerate().map(|(store, most)| (*most).min(held(store))).collect()
+}
+
+/// Returns the permits of the row groups that a partition decodes at a time if it reads many: as
+/// many as it has threads.
+fn decoding(scan: &RemoteScanExec) -> Option<Arc<Semaphore>> {
+    let placement = scan.placement();
+    let threads = scan.plan.partitions.div_ceil(placement.partitions.len().max(1));
+    placement.plain_reads.map(|_| Arc::new(Semaphore::new(threads.max(1))))
 }
 
 /// Returns whether the scan yields the first rows of a single object in order, and so must run one

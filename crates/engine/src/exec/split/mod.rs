@@ -151,6 +151,7 @@ impl SplitTask<'_> {
             passes_on_first_rows: true,
             threshold: Arc::clone(&self.run.threshold),
             footer: self.run.context.backend.footer(&self.object),
+            decoding: self.run.buffers.decoding.clone(),
             pages: Arc::clone(&self.run.buffers.pages),
             learned: Arc::clone(&self.run.caches),
             rejects: Some(Arc::clone(self.run.query.rejects())),

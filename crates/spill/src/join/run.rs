@@ -103,10 +103,16 @@ impl Run {
         partition: usize,
         metrics: &ExecutionPlanMetricsSet,
     ) -> Result<SendableRecordBatchStream> {
+        // A scan of a far server begins to read here, while the build side is read.
+        let probe = match self.one_for_all() && self.partitions() > 1 {
+            true => None,
+            false => Some(self.planned.right().execute(partition, Arc::clone(&self.context))?),
+        };
         let execution = Execution {
             run: Arc::clone(self),
             partition,
             in_memory: self.in_memory.execute(partition, self.spec.context())?,
+            probe,
             rows: BaselineMetrics::new(metrics, partition),
         };
         let schema = self.planned.schema();
@@ -185,6 +191,8 @@ struct Execution {
     /// The output of the join in memory. If the build side fits into memory, it is polled after its
     /// inputs are set.
     in_memory: SendableRecordBatchStream,
+    /// The probe rows of the partition; `None` if they may be joined with those of all partitions.
+    probe: Option<SendableRecordBatchStream>,
     rows: BaselineMetrics,
 }
 
@@ -192,7 +200,7 @@ type Emitter = TryEmitter<arrow::record_batch::RecordBatch, DataFusionError>;
 
 impl Execution {
     /// Joins a build side that only this partition has.
-    async fn own_build(self, build: SendableRecordBatchStream, task: Task, emitter: Emitter) -> Result<()> {
+    async fn own_build(mut self, build: SendableRecordBatchStream, task: Task, emitter: Emitter) -> Result<()> {
         match read_build(&task, build, 0, 0).await? {
             Build::Fits(BuildRows { batches, rows, bytes }) => {
                 self.run.build.set_batches(self.partition, batches);
@@ -208,7 +216,7 @@ impl Execution {
 
     /// Joins a build side that all partitions share. `task` has the memory of this partition, if
     /// each partition joins the spilled files independently.
-    async fn shared_build(self, shared: SharedBuild, task: Option<Task>, emitter: Emitter) -> Result<()> {
+    async fn shared_build(mut self, shared: SharedBuild, task: Option<Task>, emitter: Emitter) -> Result<()> {
         let collected = shared.await.map_err(DataFusionError::Shared)?;
         match collected.as_ref() {
             Collected::Fits { task, joined } => self.join_in_memory(task, *joined, emitter).await,
@@ -225,11 +233,16 @@ impl Execution {
         }
     }
 
-    fn probe(&self) -> Result<SendableRecordBatchStream> {
-        self.run.planned.right().execute(self.partition, Arc::clone(&self.run.context))
+    /// Returns the probe rows of the partition.
+    fn probe(&mut self) -> Result<SendableRecordBatchStream> {
+        match self.probe.take() {
+            Some(probe) => Ok(probe),
+            None => self.run.planned.right().execute(self.partition, Arc::clone(&self.run.context)),
+        }
     }
 
-    fn all_probes(&self) -> Result<SendableRecordBatchStream> {
+    /// Returns the probe rows of all partitions.
+    fn all_probes(&mut self) -> Result<SendableRecordBatchStream> {
         if self.run.partitions() == 1 {
             return self.probe();
         }

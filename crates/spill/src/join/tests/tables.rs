@@ -37,7 +37,7 @@ impl Reading {
         if self.ended[partition].load(Ordering::SeqCst) {
             return Ok(());
         }
-        exec_err!("the probe side was asked for before the build side had ended")
+        exec_err!("the probe side was polled before the build side had ended")
     }
 }
 
@@ -133,14 +133,16 @@ impl ExecutionPlan for TableExec {
     }
 
     fn execute(&self, partition: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        if let Role::Probe(reading) = &self.role {
-            reading.check(partition)?;
-        }
         let role = self.role.clone();
         let batches = self.partitions[partition].clone().into_iter();
         let stream = stream::unfold((batches, role), move |(mut batches, role)| async move {
             // The input is not always ready, like a real one.
             tokio::task::yield_now().await;
+            if let Role::Probe(reading) = &role
+                && let Err(error) = reading.check(partition)
+            {
+                return Some((Err(error), (batches, role)));
+            }
             let next = batches.next();
             if let (None, Role::Build(reading)) = (&next, &role) {
                 reading.ended[partition].store(true, Ordering::SeqCst);

@@ -15,7 +15,7 @@ use super::hedge::Durations;
 const FAR_LATENCY: Duration = Duration::from_millis(8);
 
 /// The initial, the minimum and the maximum number of reads in flight.
-const FIRST: usize = 16;
+const FIRST: usize = 32;
 const LEAST: usize = 4;
 const MOST: usize = 256;
 

@@ -21,7 +21,7 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{JoinType, Result as DfResult};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::joins::HashJoinExec;
+use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode};
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 
@@ -51,7 +51,12 @@ impl PhysicalOptimizerRule for SwapSemijoins {
             if !is_larger || wanted.saturating_mul(MIN_RATIO) > kept {
                 return Ok(Transformed::no(node));
             }
-            Ok(Transformed::yes(join.swap_inputs(*join.partition_mode())?))
+            // The new build side may be so small that each task of the join can have all of it.
+            let mode = match fits(join.right(), config)? {
+                true => PartitionMode::CollectLeft,
+                false => *join.partition_mode(),
+            };
+            Ok(Transformed::yes(join.swap_inputs(mode)?))
         })?;
         Ok(swapped.data)
     }
@@ -80,6 +85,17 @@ fn joined_rows(plan: &Arc<dyn ExecutionPlan>) -> DfResult<Option<usize>> {
         Some(scan) if scan.is_whole() => rows(plan),
         _ => Ok(None),
     }
+}
+
+/// Returns whether DataFusion would build one hash table from all rows of `plan`.
+fn fits(plan: &Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> DfResult<bool> {
+    let statistics = StatisticsContext::new().compute(plan.as_ref(), &StatisticsArgs::new())?;
+    let most = &config.optimizer;
+    Ok(match (statistics.total_byte_size.get_value(), statistics.num_rows.get_value()) {
+        (Some(bytes), _) => *bytes < most.hash_join_single_partition_threshold,
+        (None, Some(rows)) => *rows < most.hash_join_single_partition_threshold_rows,
+        (None, None) => false,
+    })
 }
 
 /// Returns DataFusion's estimate of the number of rows of `plan`.

@@ -10,11 +10,11 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::execute_stream;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion_distributed::{DistributedLeafExec, NetworkBoundaryExt, display_plan_ascii};
+use datafusion_distributed::{DistributedLeafExec, NetworkBoundaryExt, NetworkBroadcastExec, display_plan_ascii};
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 use pushdowndb_contract::Result;
-use pushdowndb_engine::stages::{StageNodes, StagedQuery, WholePlan, expected_bytes, with_spilling};
+use pushdowndb_engine::stages::{StageNodes, StagedQuery, Traffic, WholePlan, expected_bytes, with_spilling};
 use url::Url;
 
 use crate::answers::answering;
@@ -51,6 +51,14 @@ impl StagedQuery for Query {
         expected_bytes(&self.cut.plan, &Nodes)
     }
 
+    fn traffic(&self) -> Traffic {
+        Traffic::of(&self.cut.plan, &Nodes)
+    }
+
+    fn workers(&self) -> usize {
+        self.urls.len()
+    }
+
     fn start(self: Arc<Self>) -> Result<SendableRecordBatchStream> {
         let schema = self.whole.plan.schema();
         let usages = Arc::clone(&self.whole.usages);
@@ -68,6 +76,10 @@ struct Nodes;
 impl StageNodes for Nodes {
     fn tasks_below(&self, node: &Arc<dyn ExecutionPlan>) -> Option<usize> {
         node.as_network_boundary().map(|boundary| boundary.input_stage().task_count())
+    }
+
+    fn is_broadcast(&self, node: &Arc<dyn ExecutionPlan>) -> bool {
+        node.is::<NetworkBroadcastExec>()
     }
 
     fn shared<'a>(&self, node: &'a Arc<dyn ExecutionPlan>) -> Option<&'a Arc<dyn ExecutionPlan>> {

@@ -97,6 +97,16 @@ impl Engine {
             run.query.meter.strategy(why);
             return Ok(None);
         }
+        let traffic = query.traffic();
+        if options.distribute == Distribution::Auto && !traffic.pays(query.workers()) {
+            let mib = traffic.exchanged >> 20;
+            let why = format!(
+                "without workers: {} of them would take longer, as they exchange {mib} MiB of rows",
+                query.workers()
+            );
+            run.query.meter.strategy(why);
+            return Ok(None);
+        }
         run.query.meter.strategy(query.summary());
         Ok(Some(Staged { plan: whole, query }))
     }

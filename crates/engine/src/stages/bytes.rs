@@ -24,6 +24,9 @@ pub trait StageNodes {
     /// Returns the number of tasks of the stage below `node`, if a stage ends there.
     fn tasks_below(&self, node: &Arc<dyn ExecutionPlan>) -> Option<usize>;
 
+    /// Returns whether `node` sends each row of the stage below it to all tasks of its own stage.
+    fn is_broadcast(&self, node: &Arc<dyn ExecutionPlan>) -> bool;
+
     /// Returns the scan that `node` runs in shares, if it does.
     fn shared<'a>(&self, node: &'a Arc<dyn ExecutionPlan>) -> Option<&'a Arc<dyn ExecutionPlan>>;
 }
@@ -40,6 +43,10 @@ pub(crate) fn of_whole(plan: &Arc<dyn ExecutionPlan>) -> u64 {
     impl StageNodes for Whole {
         fn tasks_below(&self, _: &Arc<dyn ExecutionPlan>) -> Option<usize> {
             None
+        }
+
+        fn is_broadcast(&self, _: &Arc<dyn ExecutionPlan>) -> bool {
+            false
         }
 
         fn shared<'a>(&self, _: &'a Arc<dyn ExecutionPlan>) -> Option<&'a Arc<dyn ExecutionPlan>> {

@@ -5,7 +5,8 @@
 //! engine's operators:
 //!
 //! ```text
-//! bytes      what a plan takes in one process and in stages
+//! bytes      what the scans of a plan take in one process and in stages
+//! traffic    the rows that operators handle and that workers exchange
 //! choose     which plans are cut, and how many processes can run a scan together
 //! scan       a scan as bytes: its plan, its share of the splits, its settings
 //! nodes      other operators as bytes and expressions
@@ -24,6 +25,7 @@ mod messages;
 mod nodes;
 mod scan;
 pub(crate) mod services;
+pub(crate) mod traffic;
 pub(crate) mod usages;
 
 use std::fmt;
@@ -43,6 +45,7 @@ pub use bytes::{StageNodes, expected_bytes};
 pub use choose::{most_tasks, shares};
 pub use nodes::{NodeParts, node_from_parts, node_to_parts};
 pub use services::{StageRequest, VERSION, carry};
+pub use traffic::Traffic;
 pub use usages::ScanUsages;
 
 /// Worker processes that run queries together.
@@ -81,6 +84,12 @@ pub trait StagedQuery: fmt::Debug + Send + Sync {
 
     /// Returns the bytes that the query's scans are expected to take.
     fn expected_bytes(&self) -> u64;
+
+    /// Returns the rows that the query is expected to handle and to exchange.
+    fn traffic(&self) -> Traffic;
+
+    /// Returns the number of workers that run the query.
+    fn workers(&self) -> usize;
 
     /// Starts the query.
     ///

@@ -91,18 +91,26 @@ impl Rows {
         statistics: &StatisticsContext,
         nodes: &dyn StageNodes,
     ) -> Self {
-        let known =
-            statistics.compute(node.as_ref(), &StatisticsArgs::new()).ok().filter(|_| knows_groups(node, statistics));
-        let estimated = known.and_then(|known| known.num_rows.get_value().copied()).unwrap_or(0) as u64;
+        let effect = node.cardinality_effect();
+        if let [input] = inputs
+            && (matches!(effect, CardinalityEffect::Equal) || nodes.tasks_below(node).is_some())
+        {
+            return *input;
+        }
+        let known = statistics.compute(node.as_ref(), &StatisticsArgs::new()).ok();
+        let known = known.filter(|_| knows_groups(node, statistics));
+        let mut estimated = known.and_then(|known| known.num_rows.get_value().copied()).unwrap_or(0) as u64;
         let is_inner = || node.downcast_ref::<HashJoinExec>().is_some_and(|join| *join.join_type() == JoinType::Inner);
-        let keeps_rows = || matches!(node.cardinality_effect(), CardinalityEffect::Equal);
         let joined = match inputs {
             [] => {
                 let scan = nodes.shared(node).unwrap_or(node).downcast_ref::<RemoteScanExec>();
                 let is_whole = |scan: &RemoteScanExec| scan.is_whole() && scan.plan().key_filters.is_empty();
                 scan.is_some_and(is_whole).then_some(estimated)
             }
-            [input] if keeps_rows() || nodes.tasks_below(node).is_some() => input.joined,
+            [input] if matches!(effect, CardinalityEffect::LowerEqual) => {
+                estimated = estimated.min(input.estimated);
+                None
+            }
             // As in `rules/swap_semijoins`: a join by a foreign key has the rows of the largest table.
             [left, right] if is_inner() => left.joined.zip(right.joined).map(|(left, right)| left.max(right)),
             _ => None,

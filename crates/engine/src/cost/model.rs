@@ -166,6 +166,11 @@ impl Model {
         self.at_once
     }
 
+    /// Returns the measured latency of a request in seconds.
+    pub(crate) fn latency_s(&self) -> f64 {
+        self.rates.latency_s
+    }
+
     pub(crate) fn objective(&self) -> Objective {
         self.objective
     }

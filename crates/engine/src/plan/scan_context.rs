@@ -13,7 +13,7 @@ use super::splits::ScanSplit;
 use crate::catalog::{DataObject, TableDefinition};
 use crate::endpoints::{Backend, Fleet, FragmentClient, Meters, Place, Rates, SelectClient};
 use crate::index::TableIndex;
-use crate::settings::PushdownOptions;
+use crate::settings::{Objective, PushdownOptions};
 use crate::statistics::SharedStatistics;
 
 #[derive(Clone, Debug)]
@@ -140,6 +140,14 @@ impl ScanContext {
     /// Returns whether the objects are local files.
     pub(crate) fn is_local(&self) -> bool {
         self.backend.name().starts_with("file:")
+    }
+
+    /// Returns whether scans that wait for no keys begin before their first row is wanted, so that
+    /// the latencies of a far server do not add up over the joins of a query. A join with an empty
+    /// build side then has read a part of its probe side for nothing: with objective `cost` no scan
+    /// begins early.
+    pub(crate) fn begins_at_once(&self) -> bool {
+        self.backend.is_far() && self.options.reads != 1 && self.options.objective != Objective::Cost
     }
 
     /// Returns the keys that `filter` waits for. They are never available if their join runs in

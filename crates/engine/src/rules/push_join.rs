@@ -115,6 +115,7 @@ fn push(join: &HashJoinExec) -> DfResult<Option<Vec<Arc<dyn ExecutionPlan>>>> {
         of: join.on().iter().map(|(key, _)| key.to_string()).collect(),
         counts: join.on().iter().map(|(key, _)| count(statistics.as_deref(), key)).collect(),
         reduced: is_reduced(left)?,
+        rounds: rounds(left),
         fingerprint: fingerprint(left)?,
         wanted: Cell::new(false),
     };
@@ -168,6 +169,24 @@ fn is_reduced(plan: &Arc<dyn ExecutionPlan>) -> DfResult<bool> {
     })
 }
 
+/// Returns the number of scans of `plan` that run one after the other, because each waits for the
+/// keys of the one before.
+fn rounds(plan: &Arc<dyn ExecutionPlan>) -> usize {
+    let of_inputs = || plan.children().into_iter().map(rounds);
+    match plan.downcast_ref::<HashJoinExec>() {
+        Some(join) if waits_for_keys(join.right()) => of_inputs().sum(),
+        _ => of_inputs().max().unwrap_or(1),
+    }
+}
+
+/// Returns whether a scan of `plan` waits for keys.
+fn waits_for_keys(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    match plan.downcast_ref::<RemoteScanExec>() {
+        Some(scan) => !scan.plan().key_filters.is_empty(),
+        None => plan.children().into_iter().any(waits_for_keys),
+    }
+}
+
 /// Returns the fingerprint of the rows of `plan`; `None` if it has leaves other than scans.
 fn fingerprint(plan: &Arc<dyn ExecutionPlan>) -> DfResult<Option<Fingerprint>> {
     let mut fingerprint = Some(Fingerprint::builder("rows of a plan", 1));
@@ -191,6 +210,8 @@ struct Build {
     counts: Vec<Option<usize>>,
     /// Whether the build side drops rows, so that keys may be missing.
     reduced: bool,
+    /// The number of scans that run one after the other until all rows are there.
+    rounds: usize,
     /// The fingerprint of the build side's rows, if there is one.
     fingerprint: Option<Fingerprint>,
     /// Whether a scan waits for the keys.
@@ -297,6 +318,7 @@ fn attach_to_scan(
             columns: build.types.len(),
             reduced: build.reduced,
             grouped,
+            rounds: build.rounds,
         };
         let decision = choose(scan.placed(), &key, key_type, build_side);
         explained = explained.with_join(decision.explanation);

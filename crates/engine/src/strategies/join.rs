@@ -43,6 +43,10 @@ const COLLECT_S_PER_KEY: f64 = 150e-9;
 /// Maximum cost of collecting keys on speculation, as a share of the scan's cost.
 const MAX_COLLECT_COST_SHARE: f64 = 0.05;
 
+/// Maximum time that a scan of a far server waits for keys on speculation, as a share of the scan's
+/// time.
+const MAX_WAIT_SHARE: f64 = 0.5;
+
 /// Maximum share of rows that passed the keys in earlier runs for which a scan waits for the keys
 /// again.
 const MAX_REPEATED_SELECTIVITY: f64 = 0.25;
@@ -63,6 +67,9 @@ pub(crate) struct BuildSide {
     pub(crate) reduced: bool,
     /// Whether the engine groups the probe side by this key before it joins.
     pub(crate) grouped: bool,
+    /// The number of scans that run one after the other until the keys are known, because each
+    /// waits for the keys of the one before.
+    pub(crate) rounds: usize,
 }
 
 impl BuildSide {
@@ -94,6 +101,11 @@ pub(crate) fn choose(rows: PlacedScan<'_>, key: &Expr, key_type: &DataType, buil
     let s_per_row =
         PROBE_S_PER_ROW + if build.grouped { group_by::s_per_row(values.unwrap_or(scan.passing)) } else { 0.0 };
     let engine_s = scan.passing * s_per_row;
+    // Scans of a far server that wait for no keys begin at once (`exec/remote_scan/phases`).
+    let wait_s = match context.begins_at_once() {
+        true => build.rounds as f64 * scan.model().latency_s(),
+        false => 0.0,
+    };
     let mut candidates = Candidates::new("join", scan.model());
     match &route {
         Ok(route) => {
@@ -101,7 +113,8 @@ pub(crate) fn choose(rows: PlacedScan<'_>, key: &Expr, key_type: &DataType, buil
             match is_key(key_type) {
                 true => {
                     let as_set = takes_sets(*route, capability) && is_integer_key(key_type);
-                    candidates.add("bloom", bloom_cost(&scan, *route, build, values, as_set, s_per_row));
+                    let cost = bloom_cost(&scan, *route, build, values, as_set, s_per_row);
+                    candidates.add("bloom", Estimate { seconds: cost.seconds + wait_s, ..cost });
                 }
                 false => {
                     let shown = pushdowndb_scan::sql_type(key_type);
@@ -125,8 +138,12 @@ pub(crate) fn choose(rows: PlacedScan<'_>, key: &Expr, key_type: &DataType, buil
             // they were few, later runs wait for them again, because they also save work above the
             // scan.
             let keeps_most = build.from_feedback && share(build, values) > MAX_REPEATED_SELECTIVITY;
-            let may_be_fewer =
-                candidates.has("bloom") && build.reduced && !keeps_most && matches!(route, Ok(Route::Fragment));
+            let is_soon = wait_s <= candidates.worth_seconds(best).unwrap_or_default() * MAX_WAIT_SHARE;
+            let may_be_fewer = candidates.has("bloom")
+                && build.reduced
+                && !keeps_most
+                && is_soon
+                && matches!(route, Ok(Route::Fragment));
             match too_many {
                 // The scan itself chooses between `filtered` and `baseline`.
                 Some(keys) if !may_be_fewer => {

@@ -24,7 +24,6 @@ use super::placement::Sampling;
 use crate::context::QueryContext;
 use crate::error::to_datafusion;
 use crate::exec::partition_scan::PartitionScan;
-use crate::settings::Objective;
 use crate::strategies::index::Lookup;
 
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +72,7 @@ impl RemoteScanExec {
         query: Arc<QueryContext>,
         context: Arc<TaskContext>,
     ) -> DfResult<SendableRecordBatchStream> {
-        if self.reuse.is_none() && self.phase().is_none() && self.reads_ahead() {
+        if self.reuse.is_none() && self.phase().is_none() && self.context.begins_at_once() {
             return self.deliver(partition, query).map_err(to_datafusion);
         }
         let scan = self.clone();
@@ -94,13 +93,6 @@ impl RemoteScanExec {
             scan.deliver(partition, query).map_err(to_datafusion)
         };
         Ok(self.stream(rows))
-    }
-
-    /// Returns whether the scan begins to read before its first row is wanted, so that the latency
-    /// of a far server does not add up over the joins of a query. A join with an empty build side
-    /// then has read a part of its probe side for nothing: with objective `cost` no scan does so.
-    fn reads_ahead(&self) -> bool {
-        self.placement().plain_reads.is_some() && self.context.options.objective != Objective::Cost
     }
 
     /// Scans the splits of `partition`, after all phases.

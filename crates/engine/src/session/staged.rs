@@ -98,6 +98,7 @@ impl Engine {
             return Ok(None);
         }
         let traffic = query.traffic();
+        tracing::debug!(?traffic, "a plan in stages");
         if options.distribute == Distribution::Auto && !traffic.pays(query.workers()) {
             let mib = traffic.exchanged >> 20;
             let why = format!(

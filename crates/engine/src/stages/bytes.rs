@@ -19,6 +19,14 @@ pub(super) fn of_scan(scan: &RemoteScanExec) -> u64 {
     }
 }
 
+/// Returns the bytes that the engine reads for a scan that does not run in storage; 0 for others.
+pub(super) fn read_by(scan: &RemoteScanExec) -> u64 {
+    match scan.choice() {
+        Choice::Compute(_) => scan.estimate().bytes_network,
+        Choice::Storage { .. } => 0,
+    }
+}
+
 /// Access to the nodes of a plan in stages.
 pub trait StageNodes {
     /// Returns the number of tasks of the stage below `node`, if a stage ends there.

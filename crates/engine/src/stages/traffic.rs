@@ -10,20 +10,20 @@ use datafusion::physical_plan::execution_plan::CardinalityEffect;
 use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 
-use super::bytes::StageNodes;
+use super::bytes::{self, StageNodes};
 use crate::exec::remote_scan::RemoteScanExec;
 use crate::statistics::width;
 
 /// CPU time of exchanging a byte of rows between workers, as a multiple of that of an operator that
 /// handles the byte: dealing rows by their keys, compressing, sending, and reading them. See
 /// `docs/cluster.md`.
-const EXCHANGE_FACTOR: f64 = 4.0;
+const EXCHANGE_FACTOR: f64 = 6.0;
 
 /// The estimated bytes of rows that a plan in stages handles. Rows whose number is unknown do not
 /// count.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Traffic {
-    /// The bytes that operators take as inputs and that scans return.
+    /// The bytes that operators take as inputs, and that scans read in this process and return.
     pub handled: u64,
     /// The bytes that workers send to each other and to the coordinator.
     pub exchanged: u64,
@@ -61,7 +61,9 @@ impl Traffic {
         }
         let rows = Rows::of(node, &inputs, statistics, nodes);
         if inputs.is_empty() {
-            self.handled = self.handled.saturating_add(rows.estimated.saturating_mul(width_of(node)));
+            let read = nodes.shared(node).unwrap_or(node).downcast_ref::<RemoteScanExec>().map_or(0, bytes::read_by);
+            let returned = rows.estimated.saturating_mul(width_of(node));
+            self.handled = self.handled.saturating_add(read).saturating_add(returned);
         }
         rows
     }
@@ -141,7 +143,7 @@ mod tests {
 
     #[test]
     fn exchanging_most_rows_pays_with_many_workers_only() {
-        let traffic = Traffic { handled: 1000, exchanged: 500 };
+        let traffic = Traffic { handled: 1200, exchanged: 400 };
         assert!(!traffic.pays(1));
         assert!(!traffic.pays(2));
         assert!(!traffic.pays(3));

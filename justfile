@@ -22,7 +22,7 @@ test:
 demo:
     cargo run --release -- demo
 
-# the program as it is shipped, in target/dist: optimised across crates, without symbols (110 MB; aim: below 90 MB); takes long
+# the program as it is shipped, in target/dist: optimised across crates, without symbols (101 MB; aim: below 90 MB); takes long
 dist:
     scripts/dist
 

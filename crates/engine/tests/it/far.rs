@@ -14,7 +14,7 @@ const LATENCY: Duration = Duration::from_millis(30);
 
 /// The bytes of a part, and the reads in flight that an endpoint begins with.
 const PART_BYTES: u64 = 4 * 1024 * 1024;
-const FIRST_LIMIT: usize = 16;
+const FIRST_LIMIT: usize = 32;
 
 /// The scale of the data: lineitem has 36 MB of CSV, 11 MB of Parquet.
 const SCALE: f64 = 0.05;
@@ -131,6 +131,25 @@ async fn small_objects_are_read_together() {
     let most = proxy.seen().most_in_flight;
     // The limit may grow beyond the first one.
     assert!((4..=64).contains(&most), "{most} in flight");
+}
+
+/// A probe side that waits for no keys is read while the build side is, unless dollars count.
+#[tokio::test(flavor = "multi_thread")]
+async fn both_sides_of_a_join_are_read_at_the_same_time() {
+    let mut world = world(Format::Csv).await;
+    let proxy = Proxy::far(&world.endpoint, LATENCY, |_, _| None).await;
+    let far = engine(&mut world, proxy.endpoint(), Format::Csv, 1).await;
+    // The build side turns out to be empty, so that no row of the probe side is wanted.
+    let sql = "SELECT count(*) FROM orders JOIN lineitem ON l_orderkey = o_orderkey WHERE o_comment = 'none like it'";
+    let mut reads = Vec::new();
+    for objective in ["cost", "latency"] {
+        far.execute(&format!("SET pushdown.objective = '{objective}'")).await.expect("a setting");
+        let before = proxy.seen().answers.len();
+        assert_eq!(run(&far, sql).await.0, [["0"]]);
+        reads.push(proxy.seen().answers.len() - before);
+    }
+    let [cost, latency] = reads[..] else { panic!("{reads:?}") };
+    assert!(latency >= cost + 3, "{cost} reads, and {latency} at the same time");
 }
 
 /// Answers that break off, and a server that says every other time that it is overloaded.

@@ -100,8 +100,14 @@ impl Rows {
             return *input;
         }
         let known = statistics.compute(node.as_ref(), &StatisticsArgs::new()).ok();
-        let known = known.filter(|_| knows_groups(node, statistics));
-        let mut estimated = known.and_then(|known| known.num_rows.get_value().copied()).unwrap_or(0) as u64;
+        let known = known.and_then(|known| known.num_rows.get_value().copied());
+        let mut estimated = match (known, inputs) {
+            _ if !knows_groups(node, statistics) => 0,
+            (Some(rows), _) => rows as u64,
+            // Operators of `datafusion-distributed` have no statistics.
+            (None, [input]) => input.estimated,
+            (None, _) => 0,
+        };
         let is_inner = || node.downcast_ref::<HashJoinExec>().is_some_and(|join| *join.join_type() == JoinType::Inner);
         let joined = match inputs {
             [] => {

@@ -84,7 +84,7 @@ impl Prefetch {
             } else {
                 return Ok(None);
             };
-            self.groups.counters().add(counted);
+            self.groups.chunks.counters.add(counted);
             self.current = rows?.map(|rows| (rows, false));
         }
     }

@@ -38,12 +38,11 @@ use crate::parquet::stages::Stage;
 use crate::runtime::interrupt::check_interrupt;
 use crate::runtime::memory::Reservation;
 
-/// The maximum bytes of predicate columns that are held for the output, per row group. Columns
-/// beyond it are decoded again, batch by batch.
+/// The maximum bytes of predicate columns held for the output of a row group; others are decoded
+/// again.
 const MAX_CACHED_BYTES: usize = 16 << 20;
 
-/// The bits per row of a row group in memory at the same time: for the rows that passed, those of a
-/// stage, and temporary copies.
+/// The bits per row in memory at the same time: of the rows that passed, of a stage, and copies.
 const BITS_PER_ROW: usize = 6;
 
 /// A condition is evaluated on a dictionary with at most this many values per remaining row.
@@ -65,31 +64,22 @@ pub(crate) struct RowGroupSlice {
 /// The row groups of a file.
 #[derive(Debug)]
 pub(crate) struct Groups {
-    chunks: Chunks,
-    plan: Arc<Plan>,
-    batch_rows: usize,
+    pub(crate) chunks: Chunks,
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) batch_rows: usize,
     /// A permit for each row group that is decoded at a time.
-    decoding: Option<Arc<Semaphore>>,
+    pub(crate) decoding: Option<Arc<Semaphore>>,
 }
 
 impl Groups {
-    pub(crate) fn new(chunks: Chunks, plan: Arc<Plan>, batch_rows: usize, decoding: Option<Arc<Semaphore>>) -> Self {
-        Self { chunks, plan, batch_rows, decoding }
-    }
-
-    /// Waits for a permit to decode; `None` if there is no limit.
+    /// Waits for a permit to decode; `None` if there is no limit. The semaphore is never closed.
     async fn permit(&self) -> Option<OwnedSemaphorePermit> {
-        // The semaphore is never closed.
         Arc::clone(self.decoding.as_ref()?).acquire_owned().await.ok()
     }
 
     /// Returns whether the last fetch had to wait.
     pub(crate) fn are_waited_for(&self) -> bool {
         self.chunks.are_waited_for.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn counters(&self) -> &ScanCounters {
-        &self.chunks.counters
     }
 
     /// Fetches and filters a row group, counted in `counters`. Returns `None` if no row passes.

@@ -222,7 +222,7 @@ impl ParquetScan {
             parts = crate::parquet::row_group_slices::cut(parts, leaves, &chunks, self.options.part_bytes)
                 .map_err(explained)?;
         }
-        let groups = Groups::new(chunks, plan, self.batch_rows, self.options.decoding.clone());
+        let groups = Groups { chunks, plan, batch_rows: self.batch_rows, decoding: self.options.decoding.clone() };
         Ok(Prefetch::new(groups, parts, self.spawner.clone()))
     }
 
